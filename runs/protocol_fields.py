@@ -64,7 +64,7 @@ class ProtocolFields(forms.Form):
             ("thorough", "thorough: five fresh processes, which a confirmed result needs"),
         ],
         required=False,
-        help_text="For the protocols paired and isolated.",
+        help_text="For the protocols “paired” and “isolated”.",
     )
     mode = forms.ChoiceField(
         label="Mode",
@@ -78,14 +78,14 @@ class ProtocolFields(forms.Form):
             ("e2e", "e2e: host time, dispatch included"),
         ],
         required=False,
-        help_text="On a CPU the mode is always cpu. The protocol fixed sets its own mode; isolated measures batches.",
+        help_text="On a CPU the mode is always cpu. “fixed” sets its own mode; “isolated” measures batches.",
     )
     warmup = _number(
-        "Warm-up calls", 0, 100_000, help_text="Untimed. For the protocol fixed.", attrs={"placeholder": "200"}
+        "Warm-up calls", 0, 100_000, help_text="Untimed. For the protocol “fixed”.", attrs={"placeholder": "200"}
     )
-    iters = _number("Timed calls", 1, 100_000, help_text="For the protocol fixed.", attrs={"placeholder": "500"})
+    iters = _number("Timed calls", 1, 100_000, help_text="For the protocol “fixed”.", attrs={"placeholder": "500"})
     flush_l2 = forms.BooleanField(
-        label="Evict L2 before every call", required=False, help_text="For the protocol fixed."
+        label="Evict L2 before every call", required=False, help_text="For the protocol “fixed”."
     )
     verify_seeds = _number(
         "Correctness checks", 1, 10, help_text="Each on fresh inputs, before timing.", attrs={"placeholder": "6"}
@@ -114,7 +114,7 @@ class ProtocolFields(forms.Form):
         if cleaned["flush_l2"]:
             given["flush_l2"] = True
         if name != "fixed" and (field := next((field for field in OF_FIXED if field in given), None)):
-            self.add_error(field, "Only the protocol fixed uses this field. Choose it, or leave the field empty.")
+            self.add_error(field, "Only the protocol “fixed” uses this field. Choose it, or leave the field empty.")
             return None
         changes = EFFORTS.get(cleaned["effort"], {}) | given
         if mode:

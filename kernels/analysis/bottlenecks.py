@@ -354,7 +354,7 @@ TARGETS = (
     Target("occupancy", lambda call: call.occupancy, "at least", 0.5, "enough warps to hide latency"),
     Target("used_of_loads", lambda call: call.used_of_loads, "at least", 0.8, "loads are coalesced"),
     Target("conflict_share", lambda call: call.conflict_share, "at most", 0.05, "hardly any bank conflicts"),
-    Target("local_share", lambda call: call.local_share, "at most", 0.0, "nothing is spilled"),
+    Target("local_share", lambda call: call.local_share, "at most", 0.0, "no spills"),
 )
 """Targets that reports of kernel work set, by the figure that each is of."""
 

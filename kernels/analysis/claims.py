@@ -106,9 +106,9 @@ class _Case:
         if self._contradicts():
             ms, tflops = self.claim.ms or 0, self.claim.tflops or 0
             return Word.CONTRADICTORY, (
-                f"{tflops:.4g} TFLOP/s for {span(ms)} is the work of {flop(tflops * ms * 1e9)}, and this workload has "
+                f"{tflops:.4g} TFLOP/s x {span(ms)} = {flop(tflops * ms * 1e9)}, but this workload has "
                 f"{flop(self.flops)}{f' ({flop(self.dense)} with masked work)' if self.masked else ''}: "
-                f"{span(ms)} would be {self.rate:.4g} TFLOP/s"
+                f"{span(ms)} means {self.rate:.4g} TFLOP/s"
             )
         if self.rate > light.tflops:
             return Word.IMPOSSIBLE, (

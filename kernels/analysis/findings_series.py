@@ -244,7 +244,7 @@ def _latency_bound(kernels: list[list[Series]]) -> Finding:
     every = [_evidence(alike, with_rate=True) for alike in kernels]
     return Finding(
         Kind.LATENCY,
-        f"{said} while the work grows {first.way}; the small end is launch overhead, or a GPU that is not full.",
+        f"{said} while the work grows {first.way}; small sizes are launch-bound or do not fill the GPU.",
         tuple(line for lines, _ in every for line in lines),
         tuple(result for _, results in every for result in results),
     )

@@ -107,7 +107,7 @@ def why_noisy(aa: Ratio | tuple[float, float, float] | None, margin: float, is_b
     shows = aa is not None and is_noisy(max(1 - aa[1], aa[2] - 1))
     wide = f"{margin:.0%}, above {WIDEST_MARGIN:.0%}" if margin <= 1 else "above 100%"
     seen = f"A/A from {_in_decimals(aa[1])} to {_in_decimals(aa[2])}" if aa and shows else f"the margin is {wide}"
-    what = "this machine was busy" if is_busy else "the baseline differed from itself" if shows else ""
+    what = "this machine was busy" if is_busy else "the baseline was noisy" if shows else ""
     return f"{what}: {seen}" if what else seen
 
 

@@ -211,7 +211,9 @@ def _others(ranked: Ranking, first: Standing) -> list[str]:
         ratio, low, _ = in_digits(*ranked.means[first.kernel])
         common = "the workload" if ranked.common == 1 else f"the {ranked.common} workloads"
         on = f" on {common} that all of them passed" if first.of > 1 else ""
-        said.append(f"It is the best of {count}{on}: {ratio}x, at least {low}x for {count} comparisons at once.")
+        said.append(
+            f"It is the best of {count} kernels{on}: {ratio}x, at least {low}x (corrected for {count} comparisons)."
+        )
     for one in ranked.standings if ranked.means else ():
         if one.kernel not in ranked.means:
             why = "no workload in common with the others" if one.n else one.figures

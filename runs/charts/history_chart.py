@@ -52,7 +52,7 @@ class Drawing:
 
     def parts(self) -> list[Any]:
         numbers = dict(enumerate(self.line.values))
-        said = "up is slower; a point is a run, its bar the 99% interval"
+        said = "higher is slower; each point is one run, its bar the 99% interval"
         title = self._title(f"{self.kernel}, p50 in µs", said, 34)
         parts = [self._times(numbers, self._levels(), HEIGHTS[0], [*self._numbers(), *self._sides()], title)]
         of = {run: number for number, run in enumerate(point.run for point in self.line.points)}

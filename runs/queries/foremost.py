@@ -15,7 +15,7 @@ def surest(ahead: Iterable[Ahead]) -> float:
 
 
 def foremost(ahead: Iterable[Ahead]) -> list[Ahead]:
-    """Of kernels that are ahead, those that are not told apart from the best one; each kernel once. The first one is named: its
+    """Of kernels that are ahead, those that are tied with the best one; each kernel once. The first one is named: its
     own 99% interval has the highest low end. A page that stands for more comparisons has wider intervals and names the same
     kernel."""
     every = sorted(ahead, key=lambda one: (-one[0].ratio.low, one[0].kernel))

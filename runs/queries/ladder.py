@@ -111,7 +111,7 @@ class Ladder:
 
     @property
     def not_apart(self) -> list[tuple[Point, Ratio]]:
-        """Other kernels that count, and are not told apart from the best one."""
+        """Other kernels that count, and are tied with the best one."""
         return self._foremost[1:]
 
     @property
@@ -144,8 +144,8 @@ class Ladder:
             return ""
         most, half = three_digits(self.most), three_digits(self.most**0.5)
         return (
-            "A tier is a share of the logarithm of the possible speedup. "
-            f"Half of {most}x is \N{SQUARE ROOT}{most} = {half}x."
+            "Tiers divide the way to the speed of light on a log scale. "
+            f"Halfway to {most}x is \N{SQUARE ROOT}{most} = {half}x."
         )
 
     @cached_property

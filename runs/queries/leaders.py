@@ -112,7 +112,7 @@ class Record:
 
     @property
     def not_apart(self) -> list[Placed]:
-        """Other kernels that can lead, and are not told apart from the best one. A confirmed record has confirmed ones only."""
+        """Other kernels that can lead, and are tied with the best one. A confirmed record has confirmed ones only."""
         return self.ahead[1:]
 
     @property

@@ -75,7 +75,7 @@ def _lead(record: Any) -> SafeString:
 
 
 def _or_others(record: Any) -> str:
-    """Kernels that are not told apart from the one that a cell names: ", or liger", ", or 2 more"; empty if there is none."""
+    """Kernels that are tied with the one that a cell names: ", or liger", ", or 2 more"; empty if there is none."""
     others = record.not_apart
     return f", or {others[0].point.kernel if len(others) == 1 else f'{len(others)} more'}" if others else ""
 

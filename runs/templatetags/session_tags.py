@@ -44,7 +44,7 @@ def missing(one: Reached) -> str:
         return DASH if one.tier else "no speed of light is known"
     if one.missing_ms:
         return timespan(one.missing_ms)
-    return f"{one.figure.kernel}'s estimate reaches it; its interval does not"
+    return f"undecided: {one.figure.kernel}'s interval includes it"
 
 
 @register.simple_tag

@@ -29,6 +29,6 @@ def tier_cell(of: Any) -> SafeString:
         return format_html('<td class="step beyond"><span>beyond</span><small>{}</small></td>', needs)
     if of.state == "next":
         missing = of.missing_ms
-        gap = f"{timespan(missing)} to go" if missing else "not certain"
+        gap = f"{timespan(missing)} to go" if missing else "undecided"
         return format_html('<td class="step next"><span class="less">{}</span><small>{}</small></td>', gap, needs)
     return format_html('<td class="step quiet">{}</td>', needs)

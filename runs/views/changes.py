@@ -128,7 +128,7 @@ def sentence(asked: Asked, told: Answer | None, rows: list[Change], more: bool) 
     if not told.steady:
         return "same", f"It is unknown whether {name} got slower{where}{when}: {on} with too few or too noisy runs"
     known = f"{told.steady} of {_counted(told.lines, 'line')}"
-    return "same", f"No regression of {name} was found{where}{when}, but the runs are enough to tell on only {known}"
+    return "same", f"No regression of {name} was found{where}{when}, but there are enough runs to tell on only {known}"
 
 
 def _of_all(rows: list[Change], more: bool, where: str) -> tuple[str, str]:
@@ -152,7 +152,7 @@ def acknowledge(request: HttpRequest, pk: int) -> HttpResponse:
     if not url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}):
         back = reverse("kernel_workload", args=[change.kernel.operation, change.kernel.name, change.workload.key])
     if not note:
-        messages.error(request, "Write why this change is known: a note begins the new level.")
+        messages.error(request, "Explain the change in a note. The note begins the new level.")
     elif change.acknowledged_at:
         messages.error(request, "It was acknowledged already.")
     else:

@@ -1,4 +1,4 @@
-"""The first lines of the leaderboard: who leads, and who is not told apart from whom."""
+"""The first lines of the leaderboard: who leads, and who is tied with whom."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def headline(view: View) -> dict[str, str]:
 
 
 def _lead(records: Sequence[Record], kind: str = "") -> tuple[str, str]:
-    """("triton-flash leads on 2 of", "on 1 of these it is not told apart from compiled"): the kernels that are ahead most often,
+    """("triton-flash leads on 2 of", "on 1 of these it is tied with compiled"): the kernels that are ahead most often,
     and their ties; empty if there is none. Who is tied, or unconfirmed, does not lead."""
     counts = Counter(record.point.kernel for record in records)
     most = max(counts.values())
@@ -74,9 +74,9 @@ def _ties(names: Sequence[str], most: int, tied: Sequence[Record]) -> str:
     if not tied:
         return ""
     if len(names) > 1:
-        return f"on {len(tied)} of these workloads another kernel is not told apart from the named one"
+        return f"on {len(tied)} of these workloads another kernel is tied with the named one"
     others = sorted({other.point.kernel for record in tied for other in record.not_apart})
-    return f"{f'on {len(tied)} of these ' if most > 1 else ''}it is not told apart from {_named(others)}"
+    return f"{f'on {len(tied)} of these ' if most > 1 else ''}it is tied with {_named(others)}"
 
 
 def _named(names: Sequence[str]) -> str:

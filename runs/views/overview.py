@@ -219,7 +219,7 @@ def row(change: Change) -> dict[str, Any]:
         "reach": between(change.low, change.high),
         "word": "slower" if change.ratio > 1 else "less time",
         "style": words.STYLES[Verdict(change.verdict)],
-        "cause": f"On {when}, {why}." if why else f"On {when}. No other recorded fact changed.",
+        "cause": f"It changed on {when}, {why}." if why else f"It changed on {when}. No other recorded fact changed.",
         "label": f"p50 of {change.kernel.name}: {words.level(change.level_before_ms)} µs until {when}, "
         f"{words.level(change.level_after_ms)} µs since",
     }

@@ -209,8 +209,8 @@ def memory_of(measured: Measured, arm: ArmResult) -> str:
     if peak is None:
         return f"{tensors}."
     return (
-        f"{tensors}. During a call its peak is {size(peak)} above the inputs (output and workspace): "
-        f"{size(read + peak)} together."
+        f"{tensors}. Peak during a call: {size(peak)} above the inputs (output and workspace), "
+        f"{size(read + peak)} in all."
     )
 
 
@@ -218,13 +218,13 @@ def launch_of(arm: ArmResult) -> str:
     """What a launch of the kernel takes of a multiprocessor, in words; empty if unknown."""
     if arm.registers is None:
         return ""
-    said = [f"Registers of a thread: {arm.registers}"]
+    said = [f"Registers per thread: {arm.registers}"]
     if arm.local_bytes is not None:
-        spilled = f"{arm.local_bytes:,} bytes (spilled registers)" if arm.local_bytes else "none, nothing is spilled"
-        said.append(f"Local memory of a thread: {spilled}")
+        spilled = f"{arm.local_bytes:,} bytes (spilled registers)" if arm.local_bytes else "none, no spills"
+        said.append(f"Local memory per thread: {spilled}")
     if arm.static_shared_bytes is not None and arm.dynamic_shared_bytes is not None:
         shared = f"{arm.static_shared_bytes:,} bytes static, {arm.dynamic_shared_bytes:,} dynamic"
-        said.append(f"Shared memory of a block: {shared}")
+        said.append(f"Shared memory per block: {shared}")
     if arm.block:
         said.append(f"Grid {arm.grid}, block {arm.block}" if arm.grid else f"Block {arm.block}")
     if arm.occupancy is not None:

@@ -24,7 +24,7 @@ def protocol_of(measured: Measured) -> list[tuple[str, str]]:
     how, facts = measured.protocol, []
     if how.paired is not None:
         text = (
-            "kernels take turns in rounds, in random order; one leaves when its interval is narrow"
+            "kernels take turns in rounds, in random order; each stops when its interval is narrow"
             if how.paired
             else "fixed, one kernel after the other"
         )

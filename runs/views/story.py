@@ -94,7 +94,7 @@ def _since(kernel: str, line: Line) -> Story:
         Change.NONE: f"{kernel} has not changed since {date}",
         Change.UNKNOWN: f"It is unknown whether {kernel} has changed since {date}",
         Change.SUSPICIOUS: f"{kernel} may have changed since {date}",
-    }.get(since.verdict, f"{kernel} drifted: since {date} it {words.became(since.ratio)}, without a single step")
+    }.get(since.verdict, f"{kernel} drifted: it {words.became(since.ratio)} after {date}; no single step was found")
     rest = {
         Change.NONE: [f"The difference is below {RULE.effect:.0%}, and no step of {RULE.effect:.0%} was found."],
         Change.UNKNOWN: [f"The interval is wider than ±{RULE.effect:.0%}: the runs vary too much."],

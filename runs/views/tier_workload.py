@@ -133,11 +133,7 @@ def ladder_headline(one: Ladder, aim: Progress | None = None) -> dict[str, str]:
     if one.next:
         missing = one.missing_ms(one.next)
         name = one.next.tier.grade or one.next.tier.name
-        said.append(
-            f"Tier {name} needs {timespan(missing)} less"
-            if missing
-            else f"It is not certain that tier {name} is reached"
-        )
+        said.append(f"Tier {name} is {timespan(missing)} away" if missing else f"Tier {name} is undecided")
     if one.beyond:
         names = [step.tier.grade or step.tier.name for step in one.beyond]
         which = f"tier {names[0]}" if len(names) == 1 else f"tiers {names[0]} to {names[-1]}"
@@ -149,7 +145,7 @@ def ladder_headline(one: Ladder, aim: Progress | None = None) -> dict[str, str]:
             f"{tier.label} is at {timespan(one.next.target_ms)}, {tier.factor:.3g}x the speed of {one.base.kernel}."
         )
         if one.best and one.best[1].ratio >= one.next.tier.factor:
-            rest.append("The estimate of the best kernel reaches this tier, but its interval does not.")
+            rest.append("Undecided: the best kernel's interval includes this tier.")
     if one.most:
         rest.append(f"The speed of light is {timespan(one.base.limit_ms)} ({grouped(one.most)}x).")
     if aim:
@@ -169,7 +165,7 @@ def _aim(aim: Progress) -> str:
         return "The target is reached." if aim.is_confirmed else "The target is reached, unconfirmed."
     if aim.missing_ms and aim.goal_ms:
         return f"The target of {timespan(aim.goal_ms)} is {timespan(aim.missing_ms)} away."
-    return "The target is not reached with certainty."
+    return "Whether the target is reached is undecided."
 
 
 def _best(one: Ladder) -> str:
@@ -195,7 +191,7 @@ def _figures(placed: tuple[Point, Ratio]) -> str:
 
 def _tie(one: Ladder, ahead: list[tuple[Point, Ratio]]) -> str:
     """Kernels whose intervals all have a speedup in common: the low end of the best one."""
-    said = f"{listed([_figures(placed) for placed in ahead])} are ahead of {one.base.kernel}; they are not told apart."
+    said = f"{listed([_figures(placed) for placed in ahead])} are tied and ahead of {one.base.kernel}."
     loose = list(dict.fromkeys(point.kernel for point, _ in ahead if not point.is_confirmed))
     return f"{said} Unconfirmed: {listed(loose)}." if loose else said
 

@@ -158,8 +158,8 @@ class Standing:
             return ""
         one, step = min(nexts, key=lambda pair: pair[0].best_ms / pair[1].target_ms)
         missing = one.missing_ms(step)
-        gap = f", {timespan(missing)} to go" if missing else f": {_why_not_certain(one)}"
-        return f"Nearest milestone: {step.tier.label} on {one.series.workload.label}{gap}."
+        gap = f", {timespan(missing)} to go" if missing else f", {_why_undecided(one)}"
+        return f"Nearest tier: {step.tier.label} on {one.series.workload.label}{gap}."
 
     def headline(self) -> dict[str, str]:
         """The highest tier that is reached, and the largest speedup: {"strong", "rest"}."""
@@ -180,7 +180,7 @@ class Standing:
         if top:
             rest = [f"Confirmed results reach a tier on {len(sure)} of {of}."]
             rest += [f"Unconfirmed results reach a tier on {loose} more."] if loose else []
-            rest += [f"Unconfirmed, and higher: {most}."] if most and self._order(most) > self._order(top) else []
+            rest += [f"Higher but unconfirmed: {most}."] if most and self._order(most) > self._order(top) else []
             return {"strong": f"Highest tier: {top}", "rest": " ".join([*rest, self._largest()])}
         if most:
             rest = [f"No confirmed result reaches a tier on {on}.", f"Unconfirmed results reach a tier on {loose}."]
@@ -248,12 +248,12 @@ def _had_runs(device: str) -> bool:
     return "\x00" not in device and Run.objects.filter(Q(gpu__name=device) | Q(device_name=device)).exists()
 
 
-def _why_not_certain(one: Ladder) -> str:
+def _why_undecided(one: Ladder) -> str:
     """Why a tier that an estimate reaches is not reached, in a clause."""
     if one.undecided:
-        return f"an estimate reaches it, but the result is undecided, {one.why_undecided}"
+        return f"undecided: {one.why_undecided}; an estimate reaches it"
     who = f"{one.best[0].kernel}'s" if one.best else "the"
-    return f"{who} estimate reaches it; {'its' if one.best else 'the'} interval does not"
+    return f"undecided: {who} interval includes it"
 
 
 def with_ends(ratio: Ratio) -> str:

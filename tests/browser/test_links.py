@@ -140,7 +140,7 @@ def test_from_the_tiers_to_a_ladder(open_page, live_site):
     expect(page.locator("h1")).to_have_text("No kernel reaches a tier on any of 8 workloads.")
     expect(page.locator(".lede")).to_contain_text("The H200 cannot reach Breakthrough")
     page.locator("table.results td a").first.click()
-    expect(page.locator("h1")).to_have_text("Tier B needs 1.72 µs less. This device cannot reach tier A++.")
+    expect(page.locator("h1")).to_have_text("Tier B is 1.72 µs away. This device cannot reach tier A++.")
     chart = page.locator("figure[data-chart*='ladder.json'] svg")
     marks = {
         name: chart.get_by_text(name, exact=False).last.bounding_box() for name in ("speed of light", "0.155", "6.68")

@@ -33,12 +33,12 @@ CLAIMS = (
     (attention(REPORT, head_dim=64), H100, 50.78, None, Word.PLAUSIBLE, "12.1% of the speed of light"),
     (attention(REPORT, head_dim=128, causal=True), H100, 12.27, None, Word.PLAUSIBLE, "50.2% of the speed of light"),
     (attention({"batch": 2, "heads": 16, "seq_len": 512, "head_dim": 64}, causal=True), "NVIDIA H100 PCIe", 0.543, 45.23,
-     Word.CONTRADICTORY, "45.23 TFLOP/s for 0.543 ms is the work of 24.56 GFLOP, and this workload has 1.076 GFLOP "
-     "(2.147 GFLOP with masked work): 0.543 ms would be 1.981 TFLOP/s"),
+     Word.CONTRADICTORY, "45.23 TFLOP/s x 0.543 ms = 24.56 GFLOP, but this workload has 1.076 GFLOP "
+     "(2.147 GFLOP with masked work): 0.543 ms means 1.981 TFLOP/s"),
     (Workload(operation="nsa", sizes={"batch": 2, "heads": 16, "seq_len": 512, "head_dim": 64, "block_size": 32, "groups": 1,
                                       "selected_blocks": 8, "causal": True, "scale": 0.1}), "NVIDIA H100 PCIe", 0.543, 45.23,
-     Word.CONTRADICTORY, "45.23 TFLOP/s for 0.543 ms is the work of 24.56 GFLOP, and this workload has 755.9 MFLOP "
-     "(2.147 GFLOP with masked work): 0.543 ms would be 1.392 TFLOP/s"),
+     Word.CONTRADICTORY, "45.23 TFLOP/s x 0.543 ms = 24.56 GFLOP, but this workload has 755.9 MFLOP "
+     "(2.147 GFLOP with masked work): 0.543 ms means 1.392 TFLOP/s"),
     (attention(L4_SHAPE), "NVIDIA L4", 0.136, 63.07, Word.PLAUSIBLE, "82.2% of the speed of light"),
     (attention(L4_SHAPE, causal=True), "NVIDIA L4", 0.127, 67.65, Word.PLAUSIBLE, "88.1% of the speed of light"),
     (Workload(operation="gemm", dtype="bfloat16", sizes={"m": 8192, "n": 8192, "k": 8192}), "NVIDIA GeForce RTX 5090",

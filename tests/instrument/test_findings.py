@@ -81,7 +81,7 @@ def test_a_time_that_grows_with_the_work_and_one_that_is_launch_overhead():
     ]
     assert of_kind(every, Kind.LATENCY) == [
         "sdpa (p50): the time grows 3.02x while the work grows 16x, from attention fp16 B=1 H=8 S=512 D=64 to attention fp16 "
-        "B=8 H=16 S=512 D=64; the small end is launch overhead, or a GPU that is not full."
+        "B=8 H=16 S=512 D=64; small sizes are launch-bound or do not fill the GPU."
     ]
 
 
@@ -92,7 +92,7 @@ def test_kernels_that_are_latency_bound_between_the_same_workloads_are_one_findi
     (one,) = (one for one in found(*every) if one.kind == Kind.LATENCY)
     assert one.sentence == (
         "flash, sdpa: the time grows 2x (flash) to 3x (sdpa) while the work grows 16x, from attention fp16 B=1 H=8 "
-        "S=512 D=64 to attention fp16 B=8 H=16 S=512 D=64; the small end is launch overhead, or a GPU that is not full."
+        "S=512 D=64 to attention fp16 B=8 H=16 S=512 D=64; small sizes are launch-bound or do not fill the GPU."
     )
     assert len(one.of) == 4 and len(one.arithmetic) == 6
 
@@ -144,7 +144,7 @@ def test_a_rate_that_does_not_follow_from_its_sizes():
     nsa = timed("cutedsl", attention(2, 16, True), 0.543, peak_of("NVIDIA H100 PCIe"), tflops=45.23)
     (one,) = found(nsa)
     assert one.kind == Kind.CONTRADICTORY
-    assert "the work of 24.56 GFLOP, and this workload has 1.076 GFLOP (2.147 GFLOP with masked work)" in one.sentence
+    assert "x 0.543 ms = 24.56 GFLOP, but this workload has 1.076 GFLOP (2.147 GFLOP with masked work)" in one.sentence
     (unknown,) = found(timed("cutedsl", attention(2, 16, True), 0.543, None, tflops=45.23))
     assert "45.23 TFLOP/s x 0.543 ms = 24.56 GFLOP, and the workload has 1.076 GFLOP" in unknown.sentence
     assert rate_without_its_work(timed("a", attention(2, 16, True), 0.543, tflops=3.955)) == "", "masked work counted"

@@ -104,7 +104,7 @@ def test_noise_is_never_did_not(owner, gpu):
 def test_where_some_can_tell_it_says_how_many(owner, gpu):
     fill(gpu, repeated(40), begin=ago(40))
     fill(gpu, repeated(5), begin=ago(5), sizes=SMALL)
-    said = "No regression of sdpa-flash was found in the last 30 days, but the runs are enough to tell on only 1 of 2 lines"
+    said = "No regression of sdpa-flash was found in the last 30 days, but there are enough runs to tell on only 1 of 2 lines"
     assert h1(page_of(owner, kernel="sdpa-flash")) == said
 
 
@@ -126,7 +126,7 @@ def test_a_person_acknowledges_with_a_note_once(owner, member, gpu):
     change = Change.objects.get()
     address = reverse("acknowledge", args=[change.pk])
     page = member.post(address, {"note": " ", "next": reverse("changes")}, follow=True).content.decode()
-    assert "Write why this change is known" in page
+    assert "Explain the change in a note" in page
     page = member.post(address, {"note": "new torch", "next": reverse("changes")}, follow=True).content.decode()
     assert "Acknowledged by <b>mats</b>" in page and "new torch" in page
     page = owner.post(address, {"note": "me too", "next": "https://elsewhere.example/"}, follow=True)

@@ -182,7 +182,7 @@ def test_each_round_is_drawn_by_its_median_in_percent_off_the_arms_own():
     }  # fmt: skip
     assert captions(arms)["rounds"] == [
         "Each dot is the median of a round.",
-        "Movement in both is the device; it cancels in the speedup.",
+        "Drift of the device moves both. It cancels in the speedup.",
     ]
 
 

@@ -85,7 +85,7 @@ def test_a_pasted_claim_of_sparse_attention_is_not_consistent_with_its_sizes(own
     answer = owner.get(JUDGE, {"claim": EXAMPLES[3]})
     assert answer.status_code == 302
     page = owner.get(answer.url).content.decode()
-    assert "not consistent with its sizes</span> 45.23 TFLOP/s for 0.543 ms is the work of 24.56 GFLOP" in page
+    assert "not consistent with its sizes</span> 45.23 TFLOP/s x 0.543 ms = 24.56 GFLOP" in page
     assert "this workload has 755.9 MFLOP (2.147 GFLOP with masked work)" in page
 
 
@@ -122,7 +122,7 @@ def test_an_empty_page_asks_and_gives_examples(owner):
         ({"causal": "yes"}, "plausible", "50.2% of the speed of light (6.164 ms)"),
         ({"batch": "2", "heads": "16", "seq_len": "512", "head_dim": "64", "causal": "yes", "gpu": "NVIDIA H100 PCIe",
           "ms": "0.543", "tflops": "45.23"}, "not consistent with its sizes",
-         "45.23 TFLOP/s for 0.543 ms is the work of 24.56 GFLOP"),
+         "45.23 TFLOP/s x 0.543 ms = 24.56 GFLOP"),
     ],
 )  # fmt: skip
 def test_the_claims_of_reports_get_their_verdicts(owner, more, word, why):

@@ -200,9 +200,9 @@ def test_kernels_that_are_not_told_apart_are_named_beside_the_record(owner, meas
         rows.filter(kernel__name=kernel).update(speedup=factor, speedup_low=factor * 0.998, speedup_high=factor * 1.002)
     (place,) = places()
     assert [one.point.kernel for one in place.record.not_apart] == ["sdpa-flash"]
-    assert "Not told apart from it: sdpa-flash 3.01x" in page_of(owner)
+    assert "Tied with it: sdpa-flash 3.01x" in page_of(owner)
     twice(run, 2.5)
-    assert places()[0].record.not_apart == [] and "Not told apart" not in page_of(owner)
+    assert places()[0].record.not_apart == [] and "Tied with" not in page_of(owner)
 
 
 def tied(run, **kernels):
@@ -219,7 +219,7 @@ def test_a_confirmed_record_is_tied_with_confirmed_results_only(owner, measured)
     noted(tied(measured(count=1), triton_flash=(2.9, 0.006), sdpa_flash=(3.013, 0.0005)))
     (place,) = places()
     assert (place.record.point.kernel, place.record.is_confirmed, place.record.not_apart) == ("triton-flash", True, [])
-    assert "Not told apart" not in page_of(owner)
+    assert "Tied with" not in page_of(owner)
 
 
 def test_of_kernels_that_are_not_told_apart_the_same_one_is_named_on_all_pages(owner, measured):
@@ -235,7 +235,7 @@ def test_of_kernels_that_are_not_told_apart_the_same_one_is_named_on_all_pages(o
     cell = page.split('class="cell sure', 1)[1].split("</a>")[0]
     assert re.search(r">triton-flash</b>.*>3\.03x ±[\d.]+%, or sdpa-flash</span>", cell)
     assert "<h1>triton-flash is ahead on 1 of 1 attention workload on NVIDIA H200 (gpu-1).</h1>" in page
-    assert '<p class="lede">It is not told apart from sdpa-flash.</p>' in page
+    assert '<p class="lede">It is tied with sdpa-flash.</p>' in page
     (row,) = owner.get("/leaderboard.json").json()["leaderboard"]
     assert (row["kernel"], row["not_apart"], row["speedup"], row["state"]) == (
         "triton-flash",
@@ -244,11 +244,11 @@ def test_of_kernels_that_are_not_told_apart_the_same_one_is_named_on_all_pages(o
         "confirmed",
     )
     tiers = owner.get("/tiers/").content.decode()
-    assert re.search(r">triton-flash</a>\s+<b>3\.03x</b>.*not told apart from sdpa-flash\)", tiers)
+    assert re.search(r">triton-flash</a>\s+<b>3\.03x</b>.*tied with sdpa-flash\)", tiers)
     Run.objects.filter(pk=one.pk).delete()
     thorough(tied(measured(count=8), triton_flash=(3.03, 0.006), sdpa_flash=(3.013, 0.0005)))
     assert {place.record.point.kernel for place in places()} == {"triton-flash"}
-    assert "On 8 of these it is not told apart from sdpa-flash." in page_of(owner)
+    assert "On 8 of these it is tied with sdpa-flash." in page_of(owner)
 
 
 def test_of_equal_estimates_the_narrowest_interval_is_named(owner, measured):
@@ -257,10 +257,7 @@ def test_of_equal_estimates_the_narrowest_interval_is_named(owner, measured):
     (place,) = places()
     assert [one.point.kernel for one in place.rumour.ahead] == ["sdpa-flash", "triton-flash", "compiled"]
     page = page_of(owner)
-    assert (
-        "sdpa-flash is ahead, unconfirmed, on 1 of 1 workload; "
-        "it is not told apart from compiled and triton-flash." in page
-    )
+    assert "sdpa-flash is ahead, unconfirmed, on 1 of 1 workload; it is tied with compiled and triton-flash." in page
     assert ", or 2 more</span>" in page.split('class="cell dashed', 1)[1].split("</form>")[0]
 
 
@@ -333,7 +330,7 @@ def test_a_faster_one_that_is_not_confirmed_stands_beside_the_record(owner, meas
     (place,) = places()
     assert (place.record.point.run, place.rumour.point.run) == (first.pk, later.pk)
     page = page_of(owner)
-    assert "Unconfirmed, and higher: triton-flash" in page and "Confirm</button>" in page
+    assert "Higher but unconfirmed: triton-flash" in page and "Confirm</button>" in page
     slower = noted(measured(count=1, edit={"triton-flash": 0.9}))
     assert slower and places()[0].rumour is None, "what is not higher says nothing"
 
@@ -529,7 +526,7 @@ def test_noise_is_left_out_of_the_curves_and_counted(owner, measured, noise):
     page = " ".join(page_of(owner).split())
     assert coverage.curves(places(), "sdpa") == []
     assert "the results of all 2 workloads are contended, or their margin is above 5%." in page
-    assert "no interval is drawn" not in page, "there is no curve"
+    assert "estimates without intervals" not in page, "there is no curve"
 
 
 def test_faster_and_same_are_counted_apart_and_faster_ones_come_first(owner, measured):

@@ -477,9 +477,9 @@ def test_a_margin_so_wide_that_nothing_is_the_same_says_so(owner, results):
 
 def test_the_registers_that_triton_reports_are_shown(owner, demo):
     flash = Result.objects.filter(kernel__name="triton-flash", n__isnull=False).first()
-    assert "Registers of a thread" not in page_of(owner, flash)
+    assert "Registers per thread" not in page_of(owner, flash)
     Result.objects.filter(pk=flash.pk).update(registers=220)
-    assert "Registers of a thread: 220." in page_of(owner, flash)
+    assert "Registers per thread: 220." in page_of(owner, flash)
 
 
 def test_what_a_launch_takes_is_shown_and_what_the_compiler_said(owner, demo):
@@ -487,12 +487,12 @@ def test_what_a_launch_takes_is_shown_and_what_the_compiler_said(owner, demo):
     taken = {"local_bytes": 0, "static_shared_bytes": 16, "dynamic_shared_bytes": 56_832, "occupancy": 0.125}
     Result.objects.filter(pk=flash.pk).update(registers=220, grid="64 x 2 x 1", block="256 x 1 x 1", **taken)
     page = text_of(page_of(owner, flash))
-    assert "Local memory of a thread: none, nothing is spilled." in page
-    assert "Shared memory of a block: 16 bytes static, 56,832 dynamic." in page
+    assert "Local memory per thread: none, no spills." in page
+    assert "Shared memory per block: 16 bytes static, 56,832 dynamic." in page
     assert "Grid 64 x 2 x 1, block 256 x 1 x 1. Theoretical occupancy: 12.5%." in page
     Result.objects.filter(pk=flash.pk).update(local_bytes=1200, log="mine.cu(9): warning #177-D")
     page = text_of(page_of(owner, flash))
-    assert "Local memory of a thread: 1,200 bytes (spilled registers)." in page
+    assert "Local memory per thread: 1,200 bytes (spilled registers)." in page
     assert "mine.cu(9): warning #177-D" in page
 
 
@@ -535,8 +535,8 @@ def test_memory_says_what_it_counts(owner, demo):
     result = arms_on(demo, seq_len=4096, head_dim=128)
     Result.objects.filter(pk=result.pk).update(peak_memory_bytes=3 * 2**29)
     assert (
-        "Memory: inputs 4.5 GiB, output 1.5 GiB. During a call its peak is 1.5 GiB above the inputs (output and "
-        "workspace): 6 GiB together."
+        "Memory: inputs 4.5 GiB, output 1.5 GiB. Peak during a call: 1.5 GiB above the inputs (output and "
+        "workspace), 6 GiB in all."
     ) in text_of(page_of(owner, result))
     Result.objects.filter(pk=result.pk).update(peak_memory_bytes=None)
     assert "Memory: inputs 4.5 GiB, output 1.5 GiB. " in text_of(page_of(owner, result))

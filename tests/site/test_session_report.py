@@ -97,7 +97,7 @@ def test_the_sample_finds_by_itself_what_its_document_does_not_say(owner, sample
         in said
     )
     assert "v3 (p50): the time grows 15.3x while the work grows 16x" in said and "that of sdpa grows 3.02x" in said
-    assert ("latency-bound", "the small end is launch overhead") in {
+    assert ("latency-bound", "small sizes are launch-bound or do not fill the GPU.") in {
         (kind, text.split("; ")[-1].split(",")[0]) for kind, text in every
     }
     assert (

@@ -422,7 +422,7 @@ def test_a_higher_tier_of_an_unconfirmed_result_is_named_as_such(owner, measured
     first.results.update(confirmed=True)
     page = page_of(owner, "tiers")
     assert f"<h1>Highest tier: Good (B), by triton-flash on {first.workload.label}.</h1>" in page
-    assert f"Unconfirmed, and higher: Excellent (A), by triton-flash on {second.workload.label}." in page
+    assert f"Higher but unconfirmed: Excellent (A), by triton-flash on {second.workload.label}." in page
 
 
 def test_a_milestone_that_only_the_estimate_reaches(owner, measured, scale):
@@ -430,11 +430,8 @@ def test_a_milestone_that_only_the_estimate_reaches(owner, measured, scale):
     faster(run, 2.005)
     page = page_of(owner, "tiers")
     label = run.measurements.get().workload.label
-    assert (
-        f"Nearest milestone: Good (B) on {label}: triton-flash's estimate reaches it; its interval does not."
-        in html.unescape(page)
-    )
-    assert '<span class="less">not certain</span><small>4.96 µs</small>' in page
+    assert f"Nearest tier: Good (B) on {label}, undecided: triton-flash's interval includes it." in html.unescape(page)
+    assert '<span class="less">undecided</span><small>4.96 µs</small>' in page
 
 
 def test_a_phone_shows_one_quantity_in_all_cells(owner, demo, scale):
@@ -457,12 +454,12 @@ def test_the_columns_beside_the_tiers_may_wrap(owner, demo, scale):
 
 def test_a_scale_of_shares_says_that_it_is_logarithmic(owner, demo, scale):
     note_again()
-    said = "A tier is a share of the logarithm of the possible speedup. Half of 16.7x is √16.7 = 4.08x."
+    said = "Tiers divide the way to the speed of light on a log scale. Halfway to 16.7x is √16.7 = 4.08x."
     page = owner.get(reverse("tiers")).content.decode()
     assert said in page and '50%<span class="less"> of the way</span>' in page
     one = ladders_of(TierScale.objects.get(kind="light"))[0]
     assert said in owner.get(reverse("tier_workload", args=[one.series.workload.key, "graph"])).content.decode()
-    assert "logarithm" not in page_of(owner, "tiers"), "a scale of factors"
+    assert "log scale" not in page_of(owner, "tiers"), "a scale of factors"
 
 
 def test_what_is_undecided_is_not_called_the_best(owner, measured, scale):
@@ -570,7 +567,7 @@ def test_a_ladder_has_kernels_and_tiers_in_one_order(owner, demo, scale):
     places = [page.index(f">{name}<") for name in ("sdpa-math", "compiled", "sdpa", "triton-flash", "Good (B)")]
     assert places == sorted(places)
     assert page.index("speed of light<") < page.index("Breakthrough (A++)</b>")
-    assert "<h1>Tier B needs 1.72 µs less. This device cannot reach tier A++.</h1>" in page
+    assert "<h1>Tier B is 1.72 µs away. This device cannot reach tier A++.</h1>" in page
     assert "Good (B) is at 4.96 µs, 2x the speed of sdpa. The speed of light is 0.595 µs (16.7x)." in page
     assert page.count('<td class="text"><b>') == 5
 
@@ -674,11 +671,9 @@ def test_where_nothing_is_decided_the_baseline_is_not_the_best(owner, measured, 
     assert "undecided" in cell and "triton-flash (margin 9%) and 6 more" in cell
     assert "the baseline" not in cell and "<b>" not in cell
     assert "to go</span>" not in page, "an estimate reaches the tiers"
-    assert "the result is undecided, triton-flash (margin 9%) and 6 more" in page
+    assert "undecided: triton-flash (margin 9%) and 6 more; an estimate reaches it" in page
     one = page_of(owner, "tier_workload", run.measurements.get().workload.key, "graph")
-    assert (
-        "Undecided: triton-flash (margin 9%) and 6 more." in one and "It is not certain that tier B is reached" in one
-    )
+    assert "Undecided: triton-flash (margin 9%) and 6 more." in one and "Tier B is undecided" in one
     (first, *_) = json.loads(page_of(owner, "tiers_json"))["tiers"]
     assert first["best"] == "" and first["undecided"].split()[0] == "triton-flash" and first["best_p50_ms"] is None
 
@@ -709,14 +704,14 @@ def test_only_a_kernel_that_is_above_all_others_is_called_best(owner, measured, 
     set_apart(run, triton_flash=3.016, sdpa_flash=3.013)
     page = page_of(owner, "tier_workload", key, "graph")
     assert re.search(
-        r"triton-flash 3\.016x \([\d.]+ to [\d.]+\) and sdpa-flash 3\.013x \([\d.]+ to [\d.]+\) are ahead of sdpa; "
-        r"they are not told apart\.",
+        r"triton-flash 3\.016x \([\d.]+ to [\d.]+\) and sdpa-flash 3\.013x \([\d.]+ to [\d.]+\) are tied "
+        r"and ahead of sdpa\.",
         page,
     )
-    assert "is best" not in page and "(not told apart from sdpa-flash)</small>" in page_of(owner, "tiers")
+    assert "is best" not in page and "(tied with sdpa-flash)</small>" in page_of(owner, "tiers")
     set_apart(run, triton_flash=3.2, sdpa_flash=3.013)
     page = page_of(owner, "tier_workload", key, "graph")
-    assert "triton-flash is best: 3.200x (" in page and "not told apart" not in page_of(owner, "tiers")
+    assert "triton-flash is best: 3.200x (" in page and "tied with" not in page_of(owner, "tiers")
 
 
 def test_beside_an_undecided_kernel_that_may_be_faster_none_is_best(owner, measured, scale):
@@ -876,7 +871,7 @@ def test_what_the_device_does_not_allow_comes_after_the_headline(owner, demo, sc
     page = page_of(owner, "tiers")
     said = "The H200 cannot reach Breakthrough. It cannot reach Good to Outstanding on 1 to 6 of 8 workloads."
     assert f'<p class="lede">{said} Largest speedup: ' in page
-    assert "Nearest milestone: Good (B) on attention fp16 B=1 H=8 S=512 D=64, 1.72 µs to go." in page
+    assert "Nearest tier: Good (B) on attention fp16 B=1 H=8 S=512 D=64, 1.72 µs to go." in page
 
 
 @pytest.mark.parametrize(

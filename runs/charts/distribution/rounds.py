@@ -110,7 +110,7 @@ class Rounds:
         if not self.paired:
             sentences.append("The kernels ran one after the other: equal round numbers are different times.")
         elif len(self.arms) > 1:
-            sentences.append("Movement in both is the device; it cancels in the speedup.")
+            sentences.append("Drift of the device moves both. It cancels in the speedup.")
         low, high = self.axis
         for arm in self.arms:
             if count := int(((arm.off < low) | (arm.off > high)).sum()):
