@@ -16,6 +16,7 @@ from kernels.starts import start, starts
 from kernels.submission import VERSION_DIGITS, Unreadable
 from runs.access import person
 from runs.models import Gpu, Kernel, Run, Submission
+from runs.models.run import kernels_of
 from runs.queries import history, point_rows, tallies
 from runs.queries.history import Series
 from runs.queries.points import Point
@@ -147,6 +148,7 @@ def _page(request: HttpRequest, one: Submission, form: WhereForm | None = None, 
         "one": one,
         "form": form or WhereForm(operation=one.operation),
         "rows": rows,
+        "active": _active(one),
         "headline": Subject(shown, {}, [], series=[row["series"] for row in rows]).headline(),
         "place": place,
         "fetched": _fetched(one, rows),
@@ -156,6 +158,12 @@ def _page(request: HttpRequest, one: Submission, form: WhereForm | None = None, 
         "answers": answers(one),
     }
     return render(request, "submission.html", context, status=status)
+
+
+def _active(one: Submission) -> list[Run]:
+    """The runs that are going to measure it, or are measuring it."""
+    active = Run.objects.active().select_related("gpu").order_by("pk")
+    return [run for run in active if (one.operation, one.kernel) in kernels_of(run.spec)]
 
 
 def _fetched(one: Submission, rows: list[dict[str, Any]]) -> str:

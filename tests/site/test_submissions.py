@@ -218,6 +218,18 @@ def test_a_child_is_measured_beside_its_parent(owner, ready):
     assert Run.objects.latest("pk").spec.kernels[1:] == [child.kernel]
 
 
+def test_its_page_leads_to_the_run_that_will_measure_it(owner, ready):
+    """It said that no run had measured it, and nothing of the one that was queued."""
+    one, other = stored(owner), stored(owner, source=SOURCE + "# another\n")
+    owner.post(reverse("measure_submission", args=[one.version]), {"device": ready.pk})
+    run = Run.objects.latest("pk")
+    said = f'<a href="{run.get_absolute_url()}">Run {run.pk}</a> is queued on {ready.name}.'
+    assert said in owner.get(one.get_absolute_url()).content.decode()
+    assert said not in owner.get(other.get_absolute_url()).content.decode()
+    Run.objects.filter(pk=run.pk).update(state=Run.State.FAILED)
+    assert said not in owner.get(one.get_absolute_url()).content.decode()
+
+
 def test_run_again_keeps_the_submission(owner, ready):
     one = stored(owner)
     run = start_run(one, ready, config_for(one), user=owner.user)
