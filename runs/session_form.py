@@ -111,10 +111,13 @@ class CriterionForm(RowForm):
     kernel = forms.CharField(max_length=100, required=False)
     p90 = forms.BooleanField(label="p90 not worse", required=False)
     correct = forms.BooleanField(label="all correct", required=False)
+    sm_busy = forms.FloatField(label="minimum SM busy, %", min_value=1, max_value=100, required=False,
+                               widget=_short(4, inputmode="decimal"))  # fmt: skip
+    no_spills = forms.BooleanField(label="no conflicts, no spills", required=False)
 
     def needs_title(self) -> bool:
         cleaned = self.cleaned_data
-        return not (cleaned.get("speedup") or cleaned.get("p90") or cleaned.get("correct"))
+        return not any(cleaned.get(name) for name in ("speedup", "p90", "correct", "sm_busy", "no_spills"))
 
 
 class BlockerForm(RowForm):
@@ -202,7 +205,8 @@ HELP = {
     "criteria": (
         "The site evaluates the criteria from the session's runs whenever the page is read. “Workload filter”: words of a "
         "workload, such as S=512 D=64. Separate alternatives with commas. Leave it empty for every workload. Leave the "
-        "kernel empty for any kernel. A person judges a criterion that has only a name."
+        "kernel empty for any kernel. Profiles answer “SM busy” and “no conflicts, no spills”: at most 5% of the passes "
+        "of shared memory may be bank conflicts. A person judges a criterion that has only a name."
     ),
     "blockers": "What stops the work, and what was done about it.",
     "options": "What could be done next. Mark the one that was chosen.",

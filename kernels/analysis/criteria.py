@@ -8,13 +8,20 @@ or claimed result decides nothing. A p90 is compared by the percentiles around i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
+from kernels.analysis.bottlenecks import TARGETS, Target
 from kernels.analysis.statistics import MARGIN, for_many
 from kernels.analysis.verdicts import is_noisy
 from kernels.contract.arm_result import FAILURES, ArmResult, ColdCalls, Ratio, Status, Verdict
+from kernels.contract.profile import Figures
+
+NAMES = {"sm_busy": "SM busy", "conflict_share": "bank conflicts", "local_share": "spills"}
+SM_BUSY: Callable[[float], Target] = partial(Target, "sm_busy", lambda call: call.sm_busy, "at least", why="")
+CLEAN = tuple(target for target in TARGETS if target.key in ("conflict_share", "local_share"))
 
 
 class Word(StrEnum):
@@ -25,7 +32,7 @@ class Word(StrEnum):
 
 @dataclass(frozen=True)
 class Criterion:
-    """What is wanted of one kernel. Without a speedup, p90 or correctness it is about something that nobody measures here."""
+    """What is wanted of one kernel. Without any of these wishes it is about something that nobody measures here."""
 
     kernel: str = ""
     """Empty: of any one kernel."""
@@ -39,10 +46,24 @@ class Criterion:
     """The p90 must not be worse than the baseline's."""
     correct: bool = False
     """Every output that was checked must be correct."""
+    sm_busy: float | None = None
+    """Least share of the time in which an SM has a warp, 0 to 1, by the counters of a profile."""
+    no_spills: bool = False
+    """Bank conflicts and spills meet the usual targets (`CLEAN`), by the same counters."""
 
     @property
     def is_measured(self) -> bool:
-        return self.speedup is not None or self.p90 or self.correct
+        return self.speedup is not None or self.p90 or self.correct or self.is_counted
+
+    @property
+    def is_of_outputs(self) -> bool:
+        """Whether it is about correctness alone."""
+        return self.correct and not (self.speedup is not None or self.p90 or self.is_counted)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a profile answers it."""
+        return self.sm_busy is not None or self.no_spills
 
     def is_about(self, label: str) -> bool:
         """Whether a workload of this label is one of those meant."""
@@ -74,6 +95,8 @@ class Seen:
     """Least and largest value that it can have, in ms."""
     base_p90: tuple[float, float] | None = None
     link: str = ""
+    counters: Figures | None = None
+    """Of its profile; None: it has no profile."""
 
     @property
     def operation(self) -> str:
@@ -105,6 +128,8 @@ class Answer:
 
     is_about_time: bool = True
     """Whether it is about a speedup or a p90: these need several processes to be confirmed."""
+    is_counted: bool = False
+    """Whether a profile answered it."""
 
     @property
     def held(self) -> list[Place]:
@@ -145,7 +170,12 @@ def _of_kernel(criterion: Criterion, name: str, mine: Sequence[Seen], comparison
     found = tuple(_on(criterion, one, comparisons) for one in mine)
     if all(one.is_claimed for one in mine):
         return Answer(
-            Word.UNKNOWN, _claimed(mine, criterion) if _is_timed(criterion) else ONLY_CLAIMED, name, found, needed, of
+            Word.UNKNOWN,
+            ONLY_CLAIMED if criterion.is_of_outputs else _claimed(mine, criterion),
+            name,
+            found,
+            needed,
+            of,
         )
     wrong = [one.seen for one in found if one.seen.verdict in FAILURES]
     if criterion.correct and wrong:
@@ -165,7 +195,7 @@ def _of_kernel(criterion: Criterion, name: str, mine: Sequence[Seen], comparison
     if criterion.correct and (unchecked or missing):
         why = f"its outputs were not checked on {len(unchecked) + missing} of {of} workloads"
         return Answer(Word.UNKNOWN, why, name, found, needed, of)
-    return Answer(Word.HOLDS, "", name, found, needed, of, _is_timed(criterion))
+    return Answer(Word.HOLDS, "", name, found, needed, of, _is_timed(criterion), criterion.is_counted)
 
 
 def _is_timed(criterion: Criterion) -> bool:
@@ -198,6 +228,8 @@ def _on(criterion: Criterion, one: Seen, comparisons: int) -> Place:
         words.append(_speedup(criterion.speedup, replace(one, ratio=ratio)))
     if criterion.p90:
         words.append(_p90(one))
+    if criterion.is_counted:
+        words += _counted(criterion, one)
     for wanted in (Word.FAILS, Word.UNKNOWN):
         if why := next((why for word, why in words if word == wanted), ""):
             return Place(one, wanted, why, ratio)
@@ -213,6 +245,22 @@ def _doubt(one: Seen) -> str:
     if is_noisy(one.margin):
         return f"A/A was too noisy (margin {one.margin:.0%})"
     return ""
+
+
+def _counted(criterion: Criterion, one: Seen) -> Iterator[tuple[Word, str]]:
+    """By the counters of its profile: a profiler runs alone, so a contended run does not matter."""
+    if one.is_claimed:
+        yield Word.UNKNOWN, "only claimed, not measured here"
+    elif one.counters is None:
+        yield Word.UNKNOWN, "it has no profile"
+    else:
+        wanted = [SM_BUSY(criterion.sm_busy)] if criterion.sm_busy is not None else []
+        for target in (*wanted, *(CLEAN if criterion.no_spills else ())):
+            name, value = NAMES[target.key], target.value(one.counters)
+            if value is None:
+                yield Word.UNKNOWN, f"its profile has no counter of {name}"
+            elif not target.is_met(one.counters):
+                yield Word.FAILS, f"{name} {value:.0%}, wanted {target.holds} {target.threshold:.0%}"
 
 
 def _speedup(factor: float, one: Seen) -> tuple[Word, str]:

@@ -10,6 +10,10 @@ def asked(one: Criterion) -> str:
     wanted = [f"speedup \N{GREATER-THAN OR EQUAL TO} {one.speedup:.2f}"] if one.speedup is not None else []
     if one.p90:
         wanted.append("p90 not worse than the baseline's")
+    if one.sm_busy is not None:
+        wanted.append(f"SM busy \N{GREATER-THAN OR EQUAL TO} {one.sm_busy:.0%}")
+    if one.no_spills:
+        wanted.append("no bank conflicts above 5%, no spills")
     if not wanted and not one.correct:
         return ""
     where = (
@@ -33,7 +37,9 @@ def answered(one: Answer) -> str:
     held = one.held
     where = f"on {len(held)} of {one.of} workload{'s' * (one.of != 1)}"
     if not one.is_about_time:
-        return f"{one.kernel}: every output checked {where} is correct."
+        return (
+            f"{one.kernel}: {'its profile shows it' if one.is_counted else 'every output checked is correct'} {where}."
+        )
     least = min((place.ratio.low for place in held if place.ratio), default=None)
     said = f"{one.kernel} {where}" + (f", at least {least:.3g}x on each" if least is not None else "")
     if one.is_confirmed:

@@ -83,7 +83,13 @@ class Wanted(_Row):
     workloads: str = ""
     p90: bool = False
     correct: bool = False
+    sm_busy: float | None = None
+    """In percent."""
+    no_spills: bool = False
 
     @property
     def criterion(self) -> Criterion:
-        return Criterion(self.kernel, self.speedup, self.at_least, self.workloads, self.p90, self.correct)
+        busy = self.sm_busy / 100 if self.sm_busy is not None else None
+        return Criterion(
+            self.kernel, self.speedup, self.at_least, self.workloads, self.p90, self.correct, busy, self.no_spills
+        )

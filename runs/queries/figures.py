@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
+from kernels.analysis.bottlenecks import seen_of
 from kernels.analysis.criteria import Seen, p90_reach
 from kernels.analysis.findings_one import Timed, share_of_light
 from kernels.analysis.findings_run import Observed
@@ -155,6 +156,7 @@ class Shown:
             figure.place, figure.label, arm.kernel, arm.verdict, figure.ratio, figure.margin, figure.rounds,
             figure.is_baseline, figure.is_confirmed, figure.is_contended, False, arm.is_checked,
             p90_reach(arm.single_calls), p90_reach(base.single_calls) if base else None, figure.link,
+            seen_of(arm.profile).call if arm.profile else None,
         )  # fmt: skip
 
 

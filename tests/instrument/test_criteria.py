@@ -6,6 +6,7 @@ import pytest
 
 from kernels.analysis.criteria import Criterion, Seen, Word, evaluate, p90_reach
 from kernels.contract.arm_result import ColdCalls, Ratio, Status, Verdict
+from kernels.contract.profile import Figures
 from kernels.report.criteria_words import answered, asked
 
 FAST = Seen(
@@ -152,6 +153,41 @@ def test_what_is_not_confirmed_is_said_to_be_so():
 def test_what_nothing_measures_cannot_be_told():
     answer = evaluate(Criterion(), [FAST])
     assert (answer.word, answered(answer)) == (Word.UNKNOWN, "The site cannot evaluate it from measurements.")
+
+
+COUNTED = Criterion("v3", sm_busy=0.7, no_spills=True)
+GOOD = Figures(
+    sm_busy=0.81, shared_wavefronts=100.0, bank_conflicts=2.0, load_sectors=100.0, store_sectors=10.0, local_sectors=0.0
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("counters", "word", "why"),
+    [
+        ({}, Word.HOLDS, ""),
+        ({"sm_busy": 0.69}, Word.FAILS, "SM busy 69%, wanted at least 70%"),
+        ({"bank_conflicts": 20.0}, Word.FAILS, "bank conflicts 20%, wanted at most 5%"),
+        ({"local_sectors": 11.0}, Word.FAILS, "spills"),
+        ({"sm_busy": None}, Word.UNKNOWN, "its profile has no counter of SM busy"),
+        (None, Word.UNKNOWN, "it has no profile"),
+    ],
+)
+def test_a_profile_answers_what_counters_can(counters, word, why):
+    """The site could not evaluate it, although it had the profile."""
+    seen = on(1, 0.5, 0.6, is_contended=True, counters=None if counters is None else GOOD.model_copy(update=counters))
+    answer = evaluate(COUNTED, [seen])
+    assert answer.word == word and why in answer.why
+    assert evaluate(COUNTED, [replace(seen, is_claimed=True)]).why == "only claimed, not measured here"
+    if word == Word.HOLDS:
+        assert answered(answer) == "v3: its profile shows it on 1 of 1 workload." and answer.is_confirmed
+
+
+def test_counters_in_words_and_beside_a_speedup():
+    assert asked(COUNTED) == "v3: SM busy ≥ 70%, no bank conflicts above 5%, no spills on every workload"
+    both = replace(COUNTED, speedup=1.1)
+    assert evaluate(both, [on(1, 1.2, 1.3, counters=GOOD)]).word == Word.HOLDS
+    assert evaluate(both, [on(1, 1.0, 1.05, counters=GOOD)]).word == Word.FAILS
+    assert evaluate(both, [on(1, 1.2, 1.3)]).word == Word.UNKNOWN
 
 
 def test_a_criterion_in_words():

@@ -37,7 +37,8 @@ def test_a_plan_is_stored_and_shown_again(owner, session):
     phases = [{"number": "0", "title": "Baselines", "state": "done", "planned_min": "45 min", "actual_min": "1.5 h", "after": ""},
               {"title": "Tiles", "state": "blocked", "planned_min": "2 h 30 min", "after": "0"}]  # fmt: skip
     criteria = [
-        {"speedup": "1.10", "at_least": "2", "workloads": "S=512", "kernel": "v3", "p90": "on", "correct": "on"}
+        {"speedup": "1.10", "at_least": "2", "workloads": "S=512", "kernel": "v3", "p90": "on", "correct": "on"},
+        {"sm_busy": "70", "no_spills": "on"},
     ]
     blockers = [{"title": "No Nsight", "state": "open", "text": "driver"}]
     options = [{"title": "A", "minutes": "5h", "chosen": "on"}]
@@ -51,7 +52,8 @@ def test_a_plan_is_stored_and_shown_again(owner, session):
         150,
         [0],
     )
-    (wanted,) = session.wanted
+    wanted, counted = session.wanted
+    assert (counted.criterion.sm_busy, counted.criterion.no_spills) == (0.7, True)
     assert (wanted.speedup, wanted.at_least, wanted.p90, wanted.correct) == (1.1, 2, True, True)
     assert (session.hindrances[0].title, session.choices[0].minutes, session.choices[0].chosen) == (
         "No Nsight",

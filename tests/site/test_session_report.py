@@ -12,10 +12,11 @@ from django.urls import reverse
 from django.utils import timezone
 
 from kernels.analysis.criteria import Word
+from kernels.contract.profile import Profile
 from runs.charts import session_charts
 from runs.charts.theme import THEMES
 from runs.markdown import as_typed, rendered
-from runs.models import Note, Result, Run, Session, Share, TierScale
+from runs.models import KernelProfile, Note, Result, Run, Session, Share, TierScale
 from runs.pipeline import importer, withdrawal
 from runs.queries import ladder
 from runs.queries.session_report import _of_criteria, session_report
@@ -111,7 +112,24 @@ def test_a_claim_decides_no_criterion(owner, sample):
     answers = [(one.answer.word, one.answered) for one in session_report(sample).criteria]
     assert {word for word, _ in answers} == {"cannot tell"}
     assert answers[1][1] == "Only claimed (0.0012x to 0.0075x), not measured here."
-    assert answers[-1][1] == "The site cannot evaluate it from measurements."
+    assert answers[-1][1] == "Only claimed, not measured here."
+
+
+def test_a_profile_answers_a_criterion_about_counters(owner, session, ran):
+    run = ran(count=1)
+    counted = {"kernel": "triton-flash", "sm_busy": 70, "no_spills": True}
+    Session.objects.filter(pk=session.pk).update(criteria=[counted])
+    session.refresh_from_db()
+    (before,) = session_report(session).criteria
+    assert before.answered.startswith("It has no profile on attention")
+    launch = {"name": "flash", "duration_ns": 1e4, "sm_busy": 0.9, "shared_wavefronts": 10, "bank_conflicts": 0,
+              "load_sectors": 8, "store_sectors": 8, "local_sectors": 0}  # fmt: skip
+    result = run.measurements.get().results.get(kernel__name="triton-flash")
+    profile = Profile(key="k", kernel="triton-flash", counters={"launches": [launch]})
+    KernelProfile.objects.store(run, result, profile)
+    (after,) = session_report(session).criteria
+    assert (after.answer.word, after.answered) == ("holds", "triton-flash: its profile shows it on 1 of 1 workload.")
+    assert "SM busy ≥ 70%, no bank conflicts above 5%, no spills" in forms(owner, session)["session"]
 
 
 def test_the_sample_is_loaded_once_and_the_form_does_not_offer_it(owner, sample, gpu):
