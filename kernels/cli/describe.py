@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import shutil
 
 from kernels import catalog
 from kernels.cli.stop import Stop
 from kernels.cli.table import aligned
 from kernels.contract.environment import fingerprint
 from kernels.host import telemetry
-from kernels.host.device import devices, find_device, locked, print_changes
+from kernels.host.device import Device, devices, find_device, locked, print_changes
 from kernels.host.environment import commit
+from kernels.nvrtc import toolchain
 from kernels.parent.calibration import calibrate
 from kernels.parent.child_process import Child
+from kernels.profiling import ncu
 from kernels.workload import Ceilings
 
 
@@ -43,8 +47,22 @@ def do_env(arguments: argparse.Namespace, stop: Stop) -> int:
     finally:
         child.close()
     listed = [d.as_json() for d in devices()]
-    print(json.dumps({"devices": listed, "environment": found, "fingerprint": fingerprint(found)}, indent=1))
+    said = {"devices": listed, "environment": found, "fingerprint": fingerprint(found), "tools": tools(device)}
+    print(json.dumps(said, indent=1))
     return 0
+
+
+def tools(device: Device) -> dict[str, str]:
+    """What kernels and profiles need of this host: "ok", or what is missing and how to get it."""
+    compiler = next(
+        (name for name in (os.environ.get("CC"), "cc", "gcc", "clang") if name and shutil.which(name)), None
+    )
+    none = "no C compiler on the PATH: Triton and torch.compile need one, for example gcc, for their first calls"
+    return {
+        "c_compiler": "ok" if compiler else none,
+        "cuda_cpp": toolchain.why_not() or "ok",
+        "hardware_counters": ncu.why_none(device.kind) or "ok",
+    }
 
 
 def do_calibrate(arguments: argparse.Namespace, stop: Stop) -> int:

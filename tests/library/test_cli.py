@@ -14,6 +14,7 @@ import pytest
 
 from kernels.catalog import kernels, operations
 from kernels.cli.choice import chosen
+from kernels.cli.describe import tools
 from kernels.cli.main import main, parser
 from kernels.contract.events import Calibrated
 from kernels.report.tables import COLUMNS
@@ -127,6 +128,17 @@ def test_env_is_json_with_the_devices_and_a_fingerprint(command):
     assert said["devices"][-1]["kind"] == "cpu"
     assert said["environment"]["torch"]
     assert len(said["fingerprint"]) == 12
+    assert set(said["tools"]) == {"c_compiler", "cuda_cpp", "hardware_counters"}
+    assert "NVIDIA GPUs only" in said["tools"]["hardware_counters"]
+
+
+def test_a_missing_compiler_is_said(monkeypatch, tmp_path):
+    device = SimpleNamespace(kind="cpu")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
+    assert tools(device)["c_compiler"].startswith("no C compiler on the PATH")
+    (tmp_path / "gcc").touch(mode=0o755)
+    assert tools(device)["c_compiler"] == "ok"
 
 
 MEASURED = ["sdpa", "eager", "even-only"]
