@@ -375,7 +375,7 @@ FILES = {
     ),
     "JSON rows": lambda count: chain(["[", ROW], repeat(f",\n{ROW}", count - 1), ["]"]),
 }
-SEVERAL, MILLION = 100_000, 1_000_000
+SEVERAL, MANY = 100_000, 400_000
 
 
 def counted(path):
@@ -397,17 +397,17 @@ def test_many_rows_are_read_in_constant_memory(kind, tmp_path):
         file.writelines(FILES[kind](SEVERAL))
     found, count, most = counted(path)
     assert (found, count) == (kind, SEVERAL)
-    assert most < 2**21, "the same as of a million"
+    assert most < 2**21, "the same as of four times as many"
 
 
-@pytest.mark.thorough("a million rows take half a minute")
+@pytest.mark.thorough("400,000 rows take ten seconds")
 @pytest.mark.parametrize("kind", FILES)
-def test_a_million_rows_are_read_in_constant_memory(kind, tmp_path):
+def test_four_times_as_many_rows_are_read_in_the_same_memory(kind, tmp_path):
     path = tmp_path / "many"
     with path.open("w") as file:
-        file.writelines(FILES[kind](MILLION))
+        file.writelines(FILES[kind](MANY))
     found, count, most = counted(path)
-    assert (found, count) == (kind, MILLION)
+    assert (found, count) == (kind, MANY)
     assert most < 2**21
 
 
