@@ -231,6 +231,11 @@ class Ranking:
         faster = (one for one in self.standings if one.counts["faster"] and one.kernel in self.means)
         return next((one for one in faster if self.means[one.kernel].low > 1), None)
 
+    def tied(self, kernel: str) -> list[str]:
+        """The kernels whose mean reaches the low end of this one's."""
+        low = self.means[kernel].low
+        return [name for name, mean in self.means.items() if name != kernel and mean.high >= low]
+
 
 def ranking(results: Iterable[Compared], is_contended: bool = False) -> Ranking:
     """Ranks kernels. is_contended: others used the device, so no kernel is best."""

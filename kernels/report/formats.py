@@ -1,6 +1,7 @@
 """Results as rows that other benchmarks write: `?format=` of a run's .json and .jsonl.
 
-A row stands for a result that is ok and timed. What was not measured is null: no figure here is an estimate.
+A row stands for a result of the operation's work that is ok and timed. `mode` and `environment` tell results of one kernel and
+workload apart. What was not measured is null: no figure here is an estimate.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ def _nested(row: Row, measured: Measured, backend: str, environment: dict[str, A
         "latency_ms": row.p50_ms,
         "tflops": row.tflops,
         "compilation_time": row.compile_s,
+        "mode": row.mode,
+        "environment": row.environment,
     }
 
 
@@ -43,8 +46,8 @@ def _sizes(measured: Measured) -> dict[str, Any]:
 
 
 def _flat(row: Row, measured: Measured, backend: str, environment: dict[str, Any]) -> dict[str, Any]:
-    """One level; the time is the mean. memory_mb is the peak of a call with its inputs. gpu_efficiency is the GPU's utilisation
-    in percent; null where it was not measured."""
+    """One level; the time is the mean, and rates are of it. memory_mb is the peak of a call with its inputs. gpu_efficiency is
+    the GPU's utilisation in percent; null where it was not measured."""
     peak = row.peak_memory_bytes
     return {
         "operation": row.operation,
@@ -56,7 +59,9 @@ def _flat(row: Row, measured: Measured, backend: str, environment: dict[str, Any
         "memory_mb": (peak + (row.input_bytes or 0)) / 1e6 if peak is not None else None,
         "inference_speed": 1e3 / row.mean_ms if row.mean_ms else None,
         "gpu_efficiency": 100 * row.gpu_busy if row.gpu_busy is not None else None,
-        "throughput_gbps": row.gb_per_s,
+        "throughput_gbps": row.gb_per_s and row.gb_per_s * (row.p50_ms or 0.0) / (row.mean_ms or 1.0),
+        "mode": row.mode,
+        "environment": row.environment,
     }
 
 
@@ -68,5 +73,5 @@ def records(name: str, measurements: Iterable[Measured], environment: dict[str, 
     make = FORMATS[name]
     for measured in measurements:
         for arm, row in zip(measured.results, rows([measured]), strict=True):
-            if row.status == "ok" and row.p50_ms is not None:
+            if row.status == "ok" and row.p50_ms is not None and not row.other_work:
                 yield make(row, measured, arm.backend, environment)

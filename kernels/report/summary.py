@@ -211,9 +211,9 @@ def _others(ranked: Ranking, first: Standing) -> list[str]:
         ratio, low, _ = in_digits(*ranked.means[first.kernel])
         common = "the workload" if ranked.common == 1 else f"the {ranked.common} workloads"
         on = f" on {common} that all of them passed" if first.of > 1 else ""
-        said.append(
-            f"It is the best of {count} kernels{on}: {ratio}x, at least {low}x (corrected for {count} comparisons)."
-        )
+        tied = ranked.tied(first.kernel)
+        what = f"It is tied with {listed(tied)} for the best" if tied else "It is the best"
+        said.append(f"{what} of {count} kernels{on}: {ratio}x, at least {low}x (corrected for {count} comparisons).")
     for one in ranked.standings if ranked.means else ():
         if one.kernel not in ranked.means:
             why = "no workload in common with the others" if one.n else one.figures
@@ -232,9 +232,9 @@ def _others(ranked: Ranking, first: Standing) -> list[str]:
     if others:
         return said
     if first.counts["faster"]:
-        said.append("No other kernel is faster on any workload.")
+        said.append(f"No other kernel has the verdict FASTER than {first.baseline}.")
     else:
-        said.append("No kernel is faster on any workload.")
+        said.append(f"No kernel has the verdict FASTER than {first.baseline}.")
     return said
 
 

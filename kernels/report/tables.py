@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -300,7 +301,11 @@ def usual_lines(table: Sequence[Row]) -> list[list[str]]:
         "speedup (interval)",
         "n in rounds",
     ]
+    twice = {place for place, count in Counter((row.workload, row.kernel) for row in table).items() if count > 1}
     rows = [_cells(row) for row in table]
+    for row, cells in zip(table, rows, strict=True):
+        if (row.workload, row.kernel) in twice:
+            cells[0] = " ".join(filter(None, [row.workload, row.mode, row.environment]))
     lines = [["workload", "kernel", "verdict", *figures], *rows]
     kept = [number for number in range(len(lines[0])) if number < LEFT_COLUMNS or any(row[number] for row in rows)]
     return [[line[number] for number in kept] for line in lines]

@@ -150,6 +150,7 @@ def compare_many(request: HttpRequest) -> HttpResponse:
     context |= {
         "columns": many.columns,
         "groups": many.groups,
+        "several": len({group.operation for group in many.groups}) > 1,
         "first": runs[0],
         "compared": len(many.changes),
         "pictures": _pictures(runs, many.measured),

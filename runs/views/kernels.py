@@ -227,7 +227,8 @@ class Subject:
         points = [one.newest for one in self.newest]
         if not points:
             return {"tone": "same", "strong": "Not measured yet", "rest": self._why_unsupported()}
-        compared = [point.compared for point in points if point.kernel != point.baseline]
+        told = [point for point in points if point.kernel != point.baseline]
+        compared = [point.compared._replace(is_contended=point.contended) for point in told]
         if not compared and self.stood_in:
             return {"tone": "same", "strong": "Not compared with a baseline yet", "rest": self.stood_in}
         if not compared:
@@ -237,8 +238,8 @@ class Subject:
             return {"tone": "same", "strong": self._failed(points), "rest": self.stood_in}
         strong, tone = headline(standing)
         rest = [sentence(standing.rest)]
-        told = [one for one in self.newest if one.newest.kernel != one.newest.baseline]
-        if len({one.terms._replace(workload=0, mode="", group="") for one in told}) > 1:
+        terms = [one.terms for one in self.newest if one.newest.kernel != one.newest.baseline]
+        if len({one._replace(workload=0, mode="", group="") for one in terms}) > 1:
             rest = ["The results are of several cards, versions or baselines: they have no common mean."]
         return {"tone": tone, "strong": strong, "rest": " ".join(filter(None, [*rest, self.stood_in]))}
 

@@ -171,8 +171,16 @@ def test_rows_with_the_sizes_in_an_object():
         "kernel": "mha", "backend": "cutedsl", "implementation": "mine", "arch": "sm_90",
         "gpu_model": "NVIDIA H100 PCIe", "compute_capability": "9.0",
         "problem_size": {"batch": 4, "heads": 8, "kv_heads": 8, "seq_len": 512, "dim": 64, "is_causal": False},
-        "dtype": "float16", "latency_ms": 0.01, "tflops": 50.0, "compilation_time": 1.5,
+        "dtype": "float16", "latency_ms": 0.01, "tflops": 50.0, "compilation_time": 1.5, "mode": "cold", "environment": "",
     }  # fmt: skip
+
+
+def test_other_work_is_no_row():
+    """Dense attention stood beside the sparse kernels as if it did their work."""
+    dense = ArmResult(kernel="sdpa", backend="pytorch", other_work="attends to every key", **TIMES)
+    for name in ("nested", "flat"):
+        rows = formatted(name, dense, ArmResult(kernel="mine", backend="triton", **TIMES))
+        assert [row["implementation"] for row in rows] == ["mine"]
 
 
 def test_rows_of_one_level():
@@ -181,7 +189,7 @@ def test_rows_of_one_level():
     assert (row["operation"], row["implementation"], row["time_ms"]) == ("attention", "mine", 0.011)
     inputs = 3 * 4 * 8 * 512 * 64 * 2 / 1e6
     assert row["memory_mb"] == pytest.approx(2.0 + inputs) and row["backend"] == "triton"
-    assert (row["throughput_gbps"], row["gpu_efficiency"]) == (190.0, None)
+    assert (row["throughput_gbps"], row["gpu_efficiency"]) == (pytest.approx(190.0 * 0.01 / 0.011), None)
     assert row["inference_speed"] == pytest.approx(1000 / 0.011)
     seen = {"span_ns": 8e3, "wall_ns": 10e3}
     (row,) = formatted("flat", ArmResult(kernel="mine", backend="triton", crosscheck=seen, **TIMES))

@@ -23,6 +23,7 @@ from kernels.report.tables import (
     heading,
     main_kernel,
     rows,
+    usual_lines,
 )
 from kernels.workload import Workload
 
@@ -407,6 +408,22 @@ def test_the_kernel_with_the_best_mean_is_spoken_of():
     assert "It is the best of 2 kernels: 1.55x, at least 1.49x (corrected for 2 comparisons)." in said(short)[1]
 
 
+def test_kernels_whose_intervals_reach_each_other_are_tied():
+    """One of three with the same interval was "the best of 4 kernels"."""
+    arms = [result("sdpa"), result("one", (2.26, 2.30)), result("two", (2.25, 2.30)), result("three", (2.24, 2.29))]
+    rest = said(event(*arms, result("slow", SLOW)))[1]
+    assert "It is tied with two and three for the best of 4 kernels: 2.28x, at least 2.2" in rest
+    assert "It is the best" not in rest
+
+
+def test_a_kernel_on_one_workload_in_two_modes_is_told_apart():
+    table = rows([event(result("sdpa"), result("one", FAST), mode=mode) for mode in ("cold", "graph")])
+    label = table[0].workload
+    assert [line[0] for line in usual_lines(table)[1:]] == [f"{label} cold"] * 2 + [f"{label} graph"] * 2
+    assert [line[0] for line in usual_lines(table[:2])[1:]] == [label] * 2
+    assert f"| {label} graph | one |" in as_markdown(table)
+
+
 def test_a_little_on_many_does_not_outrank_much_on_few():
     """1.02x on six and 0.3x on six was faster on 6 of 12, and above one that is 1.5x on five and never slower."""
     often = [result("often", (1.018, 1.022)) for _ in range(6)] + [result("often", (0.29, 0.31)) for _ in range(6)]
@@ -428,7 +445,7 @@ def test_ranks_are_over_what_all_passed_and_who_failed_is_named():
     assert ranked.absent == {"some": {"crashed": 1}}
     rest = said(*table)[1]
     assert "1 result crashed (some on fp16 B=1 H=8 S=128 D=64)." in rest
-    assert "It is the best of 2 kernels on the workload that all of them passed: " in rest
+    assert "It is tied with some for the best of 2 kernels on the workload that all of them passed: " in rest
 
 
 @pytest.mark.parametrize("failed, where", [(3, "on 3 of 4 workloads"), (4, "on all 4 workloads")])
@@ -495,7 +512,8 @@ def test_what_was_checked_is_counted():
 def test_others_are_named_only_if_they_win_somewhere():
     base = result("sdpa")
     assert (
-        "No other kernel is faster on any workload." in said(event(base, result("one", FAST), result("two", SLOW)))[1]
+        "No other kernel has the verdict FASTER than sdpa."
+        in said(event(base, result("one", FAST), result("two", SLOW)))[1]
     )
     three = event(base, result("one", (1.5, 1.6)), result("two", FAST), result("three", FAST))
     assert "two and three are also faster." in said(three)[1]
@@ -631,7 +649,7 @@ def test_faster_here_and_slower_there_is_mixed():
 
 def test_no_other_kernel_is_said_of_one_that_wins_only():
     slow = event(result("sdpa"), result("one", SLOW), result("two", SLOW))
-    assert "No kernel is faster on any workload." in said(slow)[1]
+    assert "No kernel has the verdict FASTER than sdpa." in said(slow)[1]
     assert "other" not in said(slow)[1]
 
 

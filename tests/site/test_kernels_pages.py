@@ -399,3 +399,14 @@ def test_results_are_counted_once_and_only_new_ones_again(demo, exported, monkey
     now = tallies.tallies()
     cache.clear()
     assert now == tallies.tallies() and sum(one.results for one in now.values()) == Result.objects.count()
+
+
+def test_a_contended_run_does_not_head_a_kernels_page(owner, measured):
+    """Three contended results gave "is faster on 3 of 3 workloads"."""
+    run = measured()
+    address = "/kernels/attention/triton-flash/"
+    assert "triton-flash is faster than sdpa" in owner.get(address).content.decode()
+    Run.objects.filter(pk=run.pk).update(contended=True)
+    page = owner.get(address).content.decode()
+    assert "is faster than sdpa" not in page
+    assert "triton-flash was compared with sdpa on 2 workloads, without a verdict" in page and "Contended on 2" in page
