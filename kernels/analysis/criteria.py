@@ -77,7 +77,7 @@ class Seen:
     """What is known of one kernel on one workload of one device."""
 
     place: str
-    """Workload, device and mode: results are counted by it."""
+    """Workload and device."""
     label: str
     """Of the workload."""
     kernel: str
@@ -97,6 +97,8 @@ class Seen:
     link: str = ""
     counters: Figures | None = None
     """Of its profile; None: it has no profile."""
+    mode: str = ""
+    """Of its measurement; empty: a claim. Results are counted by place and mode."""
 
     @property
     def operation(self) -> str:
@@ -124,12 +126,19 @@ class Answer:
     needed: int = 0
     """Workloads on which it must hold."""
     of: int = 0
-    """Workloads that it is about."""
+    """Workloads that it is about, each once for every mode in which it was measured."""
+    has_modes: bool = False
+    """Whether one of them was measured in several modes."""
 
     is_about_time: bool = True
     """Whether it is about a speedup or a p90: these need several processes to be confirmed."""
     is_counted: bool = False
     """Whether a profile answered it."""
+
+    @property
+    def workloads(self) -> str:
+        """The noun for what is counted."""
+        return "workloads and modes" if self.has_modes else f"workload{'s' * (self.of != 1)}"
 
     @property
     def held(self) -> list[Place]:
@@ -148,58 +157,60 @@ def evaluate(criterion: Criterion, seen: Iterable[Seen]) -> Answer:
     meant = [one for one in seen if criterion.is_about(one.label)]
     of_its_operation = {one.operation for one in meant if one.kernel == criterion.kernel}
     meant = [one for one in meant if not of_its_operation or one.operation in of_its_operation]
-    places = {one.place for one in meant}
+    places = _places(meant)
+    has_modes = len(places) > len({place for place, _ in places})
+    if has_modes:
+        meant = [replace(one, label=f"{one.label} {one.mode}".strip()) for one in meant]
     needed = len(places) if criterion.at_least is None else criterion.at_least
+    blank = Answer(Word.UNKNOWN, "", criterion.kernel, (), needed, len(places), has_modes)
     if not places:
-        return Answer(Word.UNKNOWN, "nothing was measured on such a workload", criterion.kernel, (), needed)
+        return replace(blank, why="nothing was measured on such a workload")
     mine = [one for one in meant if not one.is_baseline and criterion.kernel in ("", one.kernel)]
     if not mine:
-        who = criterion.kernel or "a kernel other than the baseline"
-        return Answer(Word.UNKNOWN, f"{who} was not measured there", criterion.kernel, (), needed, len(places))
+        return replace(blank, why=f"{criterion.kernel or 'a kernel other than the baseline'} was not measured there")
     comparisons = sum(one.ratio is not None for one in mine)
     kernels = dict.fromkeys(one.kernel for one in mine)
     answers = [
-        _of_kernel(criterion, name, [one for one in mine if one.kernel == name], comparisons, needed, len(places))
+        _of_kernel(criterion, replace(blank, kernel=name), [one for one in mine if one.kernel == name], comparisons)
         for name in kernels
     ]
     order = (Word.HOLDS, Word.UNKNOWN, Word.FAILS)
     return min(answers, key=lambda one: (order.index(one.word), not one.is_confirmed, -len(one.held)))
 
 
-def _of_kernel(criterion: Criterion, name: str, mine: Sequence[Seen], comparisons: int, needed: int, of: int) -> Answer:
+def _places(meant: Sequence[Seen]) -> set[tuple[str, str]]:
+    """Where something was measured, each with the mode. A claim has no mode: it counts where nothing was measured."""
+    measured = {(one.place, one.mode) for one in meant if not one.is_claimed}
+    known = {place for place, _ in measured}
+    return measured | {(one.place, "") for one in meant if one.place not in known}
+
+
+def _of_kernel(criterion: Criterion, blank: Answer, mine: Sequence[Seen], comparisons: int) -> Answer:
+    """The answer by the results of one kernel. blank: what is known before they are looked at."""
     found = tuple(_on(criterion, one, comparisons) for one in mine)
+    blank = replace(blank, places=found)
     if all(one.is_claimed for one in mine):
-        return Answer(
-            Word.UNKNOWN,
-            ONLY_CLAIMED if criterion.is_of_outputs else _claimed(mine, criterion),
-            name,
-            found,
-            needed,
-            of,
-        )
+        return replace(blank, why=ONLY_CLAIMED if criterion.is_of_outputs else _claimed(mine, criterion))
     wrong = [one.seen for one in found if one.seen.verdict in FAILURES]
     if criterion.correct and wrong:
-        first = wrong[0]
-        return Answer(Word.FAILS, f"{name} is {first.verdict} on {first.label}", name, found, needed, of)
-    if needed > of:
-        return Answer(Word.UNKNOWN, f"only {of} such workload{'s' * (of != 1)} measured", name, found, needed, of)
+        why = f"{blank.kernel} is {wrong[0].verdict} on {wrong[0].label}"
+        return replace(blank, word=Word.FAILS, why=why)
+    of, workloads = blank.of, blank.workloads
+    if blank.needed > of:
+        return replace(blank, why=f"only {of} such {workloads} measured")
     held = sum(one.word == Word.HOLDS for one in found)
     open_ = of - len(found) + sum(one.word == Word.UNKNOWN for one in found)
     unchecked = [one for one in mine if not one.is_checked and one.verdict not in FAILURES]
-    missing = of - len({one.place for one in mine})
-    if held + open_ < needed:
-        return Answer(Word.FAILS, _first(found, Word.FAILS), name, found, needed, of)
-    if held < needed:
-        why = _first(found, Word.UNKNOWN) or f"not measured on {missing} of {of} workloads"
-        return Answer(Word.UNKNOWN, why, name, found, needed, of)
+    missing = of - len({(one.place, one.mode) for one in mine})
+    if held + open_ < blank.needed:
+        return replace(blank, word=Word.FAILS, why=_first(found, Word.FAILS))
+    if held < blank.needed:
+        why = _first(found, Word.UNKNOWN) or f"not measured on {missing} of {of} {workloads}"
+        return replace(blank, why=why)
     if criterion.correct and (unchecked or missing):
-        why = f"its outputs were not checked on {len(unchecked) + missing} of {of} workloads"
-        return Answer(Word.UNKNOWN, why, name, found, needed, of)
-    return Answer(Word.HOLDS, "", name, found, needed, of, _is_timed(criterion), criterion.is_counted)
-
-
-def _is_timed(criterion: Criterion) -> bool:
-    return criterion.speedup is not None or criterion.p90
+        return replace(blank, why=f"its outputs were not checked on {len(unchecked) + missing} of {of} {workloads}")
+    timed = criterion.speedup is not None or criterion.p90
+    return replace(blank, word=Word.HOLDS, is_about_time=timed, is_counted=criterion.is_counted)
 
 
 ONLY_CLAIMED = "correctness is only claimed, not measured here"

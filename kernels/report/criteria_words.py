@@ -35,7 +35,7 @@ def answered(one: Answer) -> str:
     if one.word != Word.HOLDS:
         return f"{one.why[:1].upper()}{one.why[1:]}."
     held = one.held
-    where = f"on {len(held)} of {one.of} workload{'s' * (one.of != 1)}"
+    where = f"on {len(held)} of {one.of} {one.workloads}"
     if not one.is_about_time:
         return (
             f"{one.kernel}: {'its profile shows it' if one.is_counted else 'every output checked is correct'} {where}."

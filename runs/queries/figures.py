@@ -71,8 +71,10 @@ class Figure:
 
     @property
     def place(self) -> str:
-        """Results of one place are about the same work on the same GPU."""
-        return f"{self.workload.key} {self.gpu}"
+        """Results of one place are about the same work on the same model of GPU: files name a GPU in other words than its
+        driver."""
+        peak = peak_of(self.gpu)
+        return f"{self.workload.key} {peak.model if peak else self.gpu}"
 
     @property
     def slowdown(self) -> float | None:
@@ -156,7 +158,7 @@ class Shown:
             figure.place, figure.label, arm.kernel, arm.verdict, figure.ratio, figure.margin, figure.rounds,
             figure.is_baseline, figure.is_confirmed, figure.is_contended, False, arm.is_checked,
             p90_reach(arm.single_calls), p90_reach(base.single_calls) if base else None, figure.link,
-            seen_of(arm.profile).call if arm.profile else None,
+            seen_of(arm.profile).call if arm.profile else None, figure.method,
         )  # fmt: skip
 
 

@@ -154,10 +154,15 @@ class SessionReport:
 
     @cached_property
     def seen(self) -> list[Seen]:
-        """For the criteria: one of each kernel on each place; what was measured here precedes a claim."""
-        found: dict[tuple[str, str], Seen] = {}
-        for one in [*(one.seen for one in self.newest), *map(seen_claim, self.claims)]:
-            found.setdefault((one.place, one.kernel), one)
+        """For the criteria: one of each kernel on each place in each mode. A claim, which has no mode, counts only where its
+        kernel was not measured here."""
+        found: dict[tuple[str, str, str], Seen] = {}
+        for one in (one.seen for one in self.newest):
+            found.setdefault((one.place, one.kernel, one.mode), one)
+        known = {(place, kernel) for place, kernel, _ in found}
+        for one in map(seen_claim, self.claims):
+            if (one.place, one.kernel) not in known:
+                found.setdefault((one.place, one.kernel, ""), one)
         return list(found.values())
 
     @cached_property

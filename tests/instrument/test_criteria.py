@@ -72,6 +72,31 @@ def test_on_at_least_so_many_workloads():
     assert (answer.word, answer.why) == (Word.UNKNOWN, "not measured on 1 of 2 workloads")
 
 
+def test_a_workload_counts_once_for_each_mode_in_which_it_was_measured():
+    cold = [on(1, 1.2, 1.3, mode="cold"), on(2, 1.2, 1.3, mode="cold")]
+    assert answered(evaluate(TEN, cold)).startswith("v3 on 2 of 2 workloads,")
+    other = on(3, 1.2, 1.3, mode="sustained")
+    assert answered(evaluate(TEN, [*cold, other])).startswith("v3 on 3 of 3 workloads,"), "each in one mode"
+    slow = on(2, 0.7, 0.8, mode="sustained")
+    answer = evaluate(TEN, [*cold, slow])
+    assert (answer.word, answer.of, answer.why) == (Word.FAILS, 3, f"0.748x (0.693 to 0.808) on {slow.label} sustained")
+    assert [place.seen.label for place in answer.places][1:] == [f"{slow.label} cold", f"{slow.label} sustained"]
+    enough = evaluate(replace(TEN, at_least=2), [*cold, slow])
+    assert answered(enough).startswith("v3 on 2 of 3 workloads and modes, at least")
+    few = evaluate(replace(TEN, at_least=4), [*cold, slow])
+    assert few.why == "only 3 such workloads and modes measured"
+    baseline = replace(slow, kernel="sdpa", is_baseline=True, ratio=None, verdict=Verdict.BASELINE)
+    assert evaluate(TEN, [*cold, baseline]).why == "not measured on 1 of 3 workloads and modes"
+
+
+def test_a_claim_has_no_mode_and_is_no_further_workload():
+    claimed = on(1, 1.2, 1.2, is_claimed=True, kernel="v4")
+    measured = on(1, 1.2, 1.3, mode="cold")
+    assert (evaluate(TEN, [measured, claimed]).word, evaluate(TEN, [measured, claimed]).of) == (Word.HOLDS, 1)
+    answer = evaluate(TEN, [measured, on(2, 1.2, 1.2, is_claimed=True)])
+    assert (answer.of, answer.why.partition(",")[0]) == (2, "only claimed (1.2x)")
+
+
 def test_only_the_workloads_that_are_meant():
     seen = [on(1, 1.2, 1.3), on(8, 0.5, 0.6)]
     assert evaluate(replace(TEN, workloads="B=1 S=512"), seen).word == Word.HOLDS

@@ -1,6 +1,7 @@
 """The report of a session: from its runs, from the sample's claims, in four forms, by link; nothing in it runs script."""
 
 import base64
+import io
 import json
 import re
 from datetime import timedelta
@@ -189,6 +190,35 @@ def test_criteria_are_answered_from_the_newest_runs(owner, ran, session):
     last = ran(count=2)
     Result.objects.filter(measurement__run=last, kernel__name="triton-flash").update(status="incorrect", speedup=None)
     assert word() == "does not hold"
+
+
+def test_what_is_slower_in_another_mode_lets_no_criterion_hold(owner, ran, session):
+    session.criteria = [ROW | {"kernel": "triton-flash", "speedup": 1.1}]
+    session.save()
+    ran(count=2, edit={"triton-flash": 0.2}).measurements.update(mode="sustained")
+    (slower,) = session_report(session).criteria
+    ran(count=2)
+    (both,) = session_report(session).criteria
+    assert {slower.answer.word, both.answer.word} == {"does not hold"}
+    assert (slower.answer.of, both.answer.of, len(both.answer.held)) == (2, 4, 2)
+    assert " sustained." in both.answered and " sustained" not in slower.answered
+    assert "sustained</a>:" in forms(owner, session)["session_report"].split("each workload")[1].split("</ul>")[0]
+
+
+def test_what_was_measured_in_any_mode_precedes_the_claim_of_its_kernel(ran, session):
+    for mode in ("sustained", "cold"):
+        run = ran(count=1)
+        run.measurements.update(mode=mode)
+    spec = run.measurements.get().workload
+    rows = [{"kernel": kernel, **spec.sizes, "dtype": spec.dtype, "p50_ms": ms, "baseline": "sdpa"}
+            for kernel, ms in (("sdpa", 1.0), ("triton-flash", 5.0), ("v3", 2.0))]  # fmt: skip
+    outcome = importer.import_claims(io.StringIO(json.dumps(rows)), "x.json", about="attention on NVIDIA H200")
+    outcome.imported.session = session
+    outcome.imported.save()
+    found = session_report(session).seen
+    assert {one.mode for one in found if one.kernel == "triton-flash"} == {"sustained", "cold"}
+    assert [(one.is_claimed, one.mode) for one in found if one.kernel == "v3"] == [(True, "")]
+    assert {one.place for one in found} == {found[0].place}
 
 
 def test_a_contended_run_makes_no_criterion_hold(ran, session):
@@ -391,8 +421,6 @@ def test_no_text_of_a_person_runs_script_in_any_form(owner, ran, session):
 
 
 def test_claims_of_an_imported_file_are_text(owner, session):
-    import io
-
     rows = [{"kernel": ATTACK, "batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64, "p50_ms": 2.0, "baseline": "sdpa"},
             {"kernel": "sdpa", "batch": 1, "heads": 8, "seq_len": 512, "head_dim": 64, "p50_ms": 1.0}]  # fmt: skip
     outcome = importer.import_claims(io.StringIO(json.dumps(rows)), ATTACK, about="attention fp16 on NVIDIA L4")
