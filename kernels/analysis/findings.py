@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from kernels.analysis.findings_one import Finding, Kind, Timed, of_one
 from kernels.analysis.findings_run import Observed, of_observed
-from kernels.analysis.findings_series import factors, scaling, slow
+from kernels.analysis.findings_series import IsBaseline, factors, scaling, slow
 from kernels.analysis.peaks import Reached
 
 Known = Callable[[Timed], tuple[Sequence[Reached], Sequence[Reached]]]
@@ -20,20 +20,17 @@ def nothing_known(one: Timed) -> tuple[Sequence[Reached], Sequence[Reached]]:
     return (), ()
 
 
-def findings(
-    results: Iterable[Timed], is_baseline: Callable[[str], bool], known: Known = nothing_known
-) -> list[Finding]:
+def findings(results: Iterable[Timed], is_baseline: IsBaseline, known: Known = nothing_known) -> list[Finding]:
     """Every finding, in the order of `Kind`.
 
-    is_baseline: whether a kernel of this name is what the others are compared with; known: rates measured on the models,
-    beside those of kernels/analysis/peaks.py.
+    known: rates measured on the models, beside those of kernels/analysis/peaks.py.
     """
     every = list(results)
     found = [finding for one in every for finding in of_one(one, *known(one))]
     return in_order([*found, *of_several(every, is_baseline)])
 
 
-def of_several(every: Sequence[Timed], is_baseline: Callable[[str], bool]) -> list[Finding]:
+def of_several(every: Sequence[Timed], is_baseline: IsBaseline) -> list[Finding]:
     """What times say beside each other."""
     return [*factors(every, is_baseline), *slow(every, is_baseline), *scaling(every, is_baseline)]
 
@@ -44,7 +41,11 @@ def in_order(found: Iterable[Finding]) -> list[Finding]:
     return sorted(found, key=lambda finding: (order.index(finding.kind), -len(finding.of)))
 
 
-def of_runs(measured: Sequence[Observed], is_baseline: Callable[[str], bool]) -> list[Finding]:
-    """Every finding of results that runs have measured. Their limits were judged when they were measured: a status says it."""
-    sound = [one.timed for one in measured if one.counts]
-    return in_order([*of_observed(measured), *of_several(sound, is_baseline)])
+def of_runs(measured: Sequence[Observed]) -> list[Finding]:
+    """Every finding of results that runs have measured. Their limits were judged when they were measured: a status says it.
+    Each measurement says which of its kernels is the baseline."""
+    sound = [one for one in measured if one.counts]
+    baselines = {id(one.timed) for one in sound if one.is_baseline}
+    return in_order(
+        [*of_observed(measured), *of_several([one.timed for one in sound], lambda one: id(one) in baselines)]
+    )

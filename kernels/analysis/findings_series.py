@@ -20,7 +20,8 @@ FULLY = 0.9
 BARELY = 0.6
 """With this power, or less, it is latency-bound at its small end."""
 
-IsBaseline = Callable[[str], bool]
+IsBaseline = Callable[[Timed], bool]
+"""Whether a time is of what the others are compared with. A name alone does not say it: two operations share names."""
 Pair = tuple[Timed, Timed]
 """(a kernel's time, the baseline's on the same workload)"""
 
@@ -31,8 +32,8 @@ def pairs(every: Sequence[Timed], is_baseline: IsBaseline) -> list[Pair]:
     def place(one: Timed) -> Any:
         return one.where, one.workload.key, one.measurement
 
-    base = {place(one): one for one in every if is_baseline(one.kernel) and one.ms}
-    found = ((one, base.get(place(one))) for one in every if not is_baseline(one.kernel) and one.ms)
+    base = {place(one): one for one in every if is_baseline(one) and one.ms}
+    found = ((one, base.get(place(one))) for one in every if not is_baseline(one) and one.ms)
     return [(one, other) for one, other in found if other]
 
 
@@ -200,10 +201,10 @@ def scaling(every: Sequence[Timed], is_baseline: IsBaseline) -> Iterator[Finding
     """How times grow with batch, heads or rows, of each kernel and method in its series with the most work. Kernels that are
     latency-bound between the same two workloads are one finding."""
     found = series(every)
-    base = {one.ends: one for one in found if is_baseline(one.small.kernel)}
+    base = {one.ends: one for one in found if is_baseline(one.small)}
     kinds: dict[Any, list[Series]] = {}
     for one in found:
-        if kind := _kind(one, is_baseline(one.small.kernel)):
+        if kind := _kind(one, is_baseline(one.small)):
             kinds.setdefault((kind, one.small.where, one.small.kernel), []).append(one)
     bound: dict[Any, list[list[Series]]] = {}
     for (kind, *_), alike in kinds.items():

@@ -19,7 +19,7 @@ from kernels.analysis.findings_one import (
     rate_without_its_work,
     share_of_light,
 )
-from kernels.analysis.findings_series import pairs
+from kernels.analysis.findings_series import IsBaseline, pairs
 from kernels.analysis.peaks import Peak, Reached
 from kernels.foreign import names
 from kernels.foreign.claimed import Claimed
@@ -117,9 +117,12 @@ class Reading:
         return f"{self.imported.get_absolute_url()}{f'?page={page}' if page > 1 else ''}#claim-{pk}"
 
     @staticmethod
-    def _is_baseline_of(claims: list[Claimed]) -> Any:
-        named = {claimed.baseline for claimed in claims} - {""}
-        return (lambda kernel: kernel in named) if named else (lambda kernel: bool(names.BASELINE.fullmatch(kernel)))
+    def _is_baseline_of(claims: list[Claimed]) -> IsBaseline:
+        """By the baselines that the claims name, each in its operation; if they name none, by the usual names."""
+        named = {(one.workload.operation, one.baseline) for one in claims if one.baseline}
+        if named:
+            return lambda one: (one.workload.operation, one.kernel) in named
+        return lambda one: bool(names.BASELINE.fullmatch(one.kernel))
 
     def _known(self, one: Timed) -> tuple[list[Reached], list[Reached]]:
         if one.peak is None:

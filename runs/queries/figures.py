@@ -11,7 +11,7 @@ from kernels.analysis.bottlenecks import seen_of
 from kernels.analysis.criteria import Seen, p90_reach
 from kernels.analysis.findings_one import Timed, share_of_light
 from kernels.analysis.findings_run import Observed
-from kernels.analysis.findings_series import pairs
+from kernels.analysis.findings_series import IsBaseline, pairs
 from kernels.analysis.peaks import peak_of
 from kernels.analysis.processes import rounds_for_many
 from kernels.analysis.verdicts import certain_ratio
@@ -176,21 +176,27 @@ def read_claims(claims: Iterable[Claim]) -> list[tuple[Timed, str]]:
     return found
 
 
+def named_baseline(claims: list[tuple[Timed, str]]) -> IsBaseline:
+    """Whether a claim is of a kernel that others of its operation name as their baseline."""
+    named = {(one.workload.operation, baseline) for one, baseline in claims if baseline}
+    return lambda one: (one.workload.operation, one.kernel) in named
+
+
 def claimed_figures(claims: list[tuple[Timed, str]]) -> list[Figure]:
     """The same as figures; speedups are recomputed from the times."""
-    named = {baseline for _, baseline in claims} - {""}
+    is_baseline = named_baseline(claims)
     every = [one for one, _ in claims]
-    base = {id(one): other for one, other in pairs(every, named.__contains__)}
-    return [_claimed(one, base.get(id(one)), named) for one in every]
+    base = {id(one): other for one, other in pairs(every, is_baseline)}
+    return [_claimed(one, base.get(id(one)), is_baseline) for one in every]
 
 
-def _claimed(one: Timed, base: Timed | None, named: set[str]) -> Figure:
+def _claimed(one: Timed, base: Timed | None, is_baseline: IsBaseline) -> Figure:
     ratio = base.ms / one.ms if base and base.ms and one.ms else None
     problem = one.workload.known_problem
-    baseline = one.kernel if one.kernel in named else base.kernel if base else ""
+    baseline = one.kernel if is_baseline(one) else base.kernel if base else ""
     return Figure(
         one.workload, one.peak.model if one.peak else one.gpu, one.method, one.kernel, baseline, "claimed", one.link, "import",
-        one.ms, base=_claimed(base, None, named) if base else None, ratio=Ratio(ratio, ratio, ratio) if ratio else None,
+        one.ms, base=_claimed(base, None, is_baseline) if base else None, ratio=Ratio(ratio, ratio, ratio) if ratio else None,
         tflops=problem.flops() / one.ms / 1e9 if problem and problem.flops() and one.ms else None,
         share=share_of_light(one) if problem else None,
     )  # fmt: skip

@@ -22,7 +22,7 @@ from runs.models.plan import Phase, PhaseState, Wanted
 from runs.models.tier_scale import Tier
 from runs.queries import history, measurements, point_rows
 from runs.queries import progress as progressed
-from runs.queries.figures import Figure, Shown, claimed_figures, gpu_of, read_claims, seen_claim
+from runs.queries.figures import Figure, Shown, claimed_figures, gpu_of, named_baseline, read_claims, seen_claim
 from runs.queries.foremost import foremost, surest
 from runs.queries.ladder import to_go
 from runs.queries.outcomes import Outcome, with_outcomes
@@ -333,11 +333,9 @@ def session_report(session: Session) -> SessionReport:
     figures = claimed_figures(claims)
     mine = [shown[pk] for pk in newest if pk in shown]
     observed = [found for one in mine if (found := one.observed) is not None]
-    bases = {one.timed.kernel for one in observed if one.is_baseline}
-    named = {baseline for _, baseline in claims} - {""}
-    of_claims = analysis.findings([one for one, _ in claims], named.__contains__)
+    of_claims = analysis.findings([one for one, _ in claims], named_baseline(claims))
     hypotheses = causes((one.timed, one.arm.profile) for one in mine if one.arm.profile)
-    every = analysis.in_order([*analysis.of_runs(observed, bases.__contains__), *hypotheses, *of_claims])
+    every = analysis.in_order([*analysis.of_runs(observed), *hypotheses, *of_claims])
     notes = list(session.notes.select_related("user"))
     gone = [shown[pk] for pk in withdrawn if pk in shown]
     return SessionReport(session, runs, mine, gone, figures, every, table, pages, notes)

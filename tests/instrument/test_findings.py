@@ -22,7 +22,7 @@ def timed(kernel, workload, ms, peak=L4, **more):
 
 
 def found(*results, **more):
-    return findings(results, lambda kernel: kernel == "sdpa", **more)
+    return findings(results, lambda one: one.kernel == "sdpa", **more)
 
 
 def of_kind(every, kind):

@@ -9,17 +9,22 @@ from types import SimpleNamespace
 
 import altair as alt
 import pytest
+from cast import load
 from django.urls import reverse
 from django.utils import timezone
 
 from kernels.analysis.criteria import Word
+from kernels.analysis.findings_one import Timed
+from kernels.contract.export import read_export
 from kernels.contract.profile import Profile
+from kernels.workload import Workload
 from runs.charts import session_charts
 from runs.charts.theme import THEMES
 from runs.markdown import as_typed, rendered
 from runs.models import KernelProfile, Note, Result, Run, Session, Share, TierScale
 from runs.pipeline import importer, withdrawal
 from runs.queries import ladder
+from runs.queries.figures import claimed_figures
 from runs.queries.session_report import _of_criteria, session_report
 from runs.templatetags.figures import timespan
 
@@ -145,6 +150,31 @@ def test_the_report_of_the_sample_is_whole(owner, sample):
         "A: the full workflow", "Next actions", "Learnings", "Deliverables", "837x slower",
     ):  # fmt: skip
         assert text in page, text
+
+
+def test_a_baseline_of_one_operation_is_none_of_another(db):
+    """Claims compare `eager` with `functional` in softmax, and the other way round in layer norm."""
+
+    def claim(operation, kernel, ms, baseline):
+        sizes = {"rows": 64, "cols": 4096}
+        return Timed(Workload(operation=operation, sizes=sizes), kernel, ms), baseline
+
+    softmax = [claim("softmax", "functional", 1.0, ""), claim("softmax", "eager", 20.0, "functional")]
+    norm = [claim("layer_norm", "eager", 1.0, ""), claim("layer_norm", "functional", 2.0, "eager")]
+    compared = {(one.workload.operation, one.kernel): one.baseline for one in claimed_figures([*softmax, *norm])}
+    assert compared == {("softmax", "functional"): "functional", ("softmax", "eager"): "functional",
+                        ("layer_norm", "eager"): "eager", ("layer_norm", "functional"): "eager"}  # fmt: skip
+
+
+def test_findings_of_an_operation_stay_when_a_run_of_another_is_added(gpu, session):
+    """`eager` is slow in GELU, and the baseline of layer norm."""
+    slow = "eager (cold) is 11 to 22 times slower than functional"
+    for name in ("gelu-h200-2026-11-24.json", "layer-norm-h200-2026-11-22.json"):
+        run = load(
+            json.loads(read_export((importer.folder() / name).read_bytes()).model_dump_json(by_alias=True)), name
+        )
+        Run.objects.filter(pk=run.pk).update(demo="", gpu=gpu, session=session)
+        assert slow in " ".join(one.sentence for one in session_report(session).findings), name
 
 
 # --- from runs --------------------------------------------------------------------------------------------------------
