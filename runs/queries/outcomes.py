@@ -34,6 +34,16 @@ class Outcome:
     """Operations beside that one."""
 
     @property
+    def name(self) -> str:
+        """The kernel, with its operation if the run measured several; empty if nothing was compared."""
+        return "/".join(filter(None, [self.operation, self.first.kernel])) if self.first else ""
+
+    @property
+    def more(self) -> str:
+        """ "2 more operations": what its sentence is not about; empty of a run of one operation."""
+        return f"{self.others} more operation{'s' * (self.others > 1)}" if self.others else ""
+
+    @property
     def word(self) -> str:
         return self.first.word if self.first else ""
 

@@ -199,13 +199,8 @@ class SessionReport:
             return comparison_summary.summary(self.table)
         told = [(run, outcome) for run, outcome in reversed(self.runs) if outcome.first and not run.withdrawn_at]
         told.sort(key=lambda one: (one[1].contended, not one[1].word))
-        last = next(iter(told), None)
-        if last and last[1].first:
-            strong, tone = headline(last[1].first, last[1].contended)
-            twice = "No kernel was measured twice under the same conditions yet."
-            rest = [sentence(last[1].first.rest), f"Figures of run {last[0].pk}. {twice}"]
-            rest += ["The run is contended: other processes used the device."] if last[1].contended else []
-            return Summary(strong, rest, tone)
+        if told:
+            return _of_a_run(*told[0])
         slow = next((one for one in self.findings if one.kind == Kind.SLOW), None)
         if slow:
             rest = ["The figures are from imported claims. This site did not measure them."] if self.claims else []
@@ -255,6 +250,16 @@ class SessionReport:
         for one in self._tried:
             places.setdefault((one.place, one.method), []).append(one)
         return [_reached(mine, self.comparisons, scale) for mine in places.values()] if scale else []
+
+
+def _of_a_run(run: Run, outcome: Outcome) -> Summary:
+    """How its first kernel stands; of a run of several operations, in which of them, and how many more there are."""
+    assert outcome.first is not None
+    strong, tone = headline(outcome.first, outcome.contended)
+    of = f"Figures of run {run.pk}{f', which measured {outcome.more}' if outcome.more else ''}."
+    rest = [sentence(outcome.first.rest), f"{of} No kernel was measured twice under the same conditions yet."]
+    rest += ["The run is contended: other processes used the device."] if outcome.contended else []
+    return Summary(f"{outcome.operation}: {strong}" if outcome.operation else strong, rest, tone)
 
 
 def _of_criteria(answers: Sequence[Answer]) -> str:

@@ -113,9 +113,8 @@ def outcome_tag(outcome: Any) -> str:
     if outcome.first is None:
         return failed or DASH
     mark = format_html('<span aria-hidden="true">{}</span> ', outcome.mark) if outcome.mark else ""
-    name = f"{outcome.operation}/{outcome.first.kernel}" if outcome.operation else outcome.first.kernel
-    tag = format_html('<span class="tag {}">{}{}</span>', outcome.style, mark, name)
-    others = f"; and {outcome.others} more operation{'s' * (outcome.others > 1)}" if outcome.others else ""
+    tag = format_html('<span class="tag {}">{}{}</span>', outcome.style, mark, outcome.name)
+    others = f"; and {outcome.more}" if outcome.more else ""
     contended = mark_safe(' <small class="warn">· contended</small>') if outcome.contended else ""
     return format_html("{} <small>{}{}</small>{}{}", tag, outcome.sentence, others, contended, failed)
 

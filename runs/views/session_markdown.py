@@ -174,8 +174,9 @@ def _timeline(entries: Iterable[Entry], base: str) -> list[str]:
 def _entry(entry: Entry, base: str) -> list[str]:
     when = f"{entry.at:%Y-%m-%d %H:%M} UTC"
     if run := entry.run:
-        first = entry.outcome.first if entry.outcome else None
-        best = f": {first.kernel} {first.sentence}" if first else ""
+        one = entry.outcome
+        best = f": {one.name} {one.sentence}" if one and one.first else ""
+        best += f"; and {one.more}" if one and best and one.more else ""
         said = f"[run {run.pk}]({base}{run.get_absolute_url()}), {_name(run.title)}, {run.state}{_name(best)}"
         if run.withdrawn_at:
             return [f"- {when}: ~~{said}~~ withdrawn: {_name(run.withdrawn_why)}"]

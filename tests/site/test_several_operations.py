@@ -13,7 +13,7 @@ from kernels.config_files import read_config
 from kernels.contract.export import read_export
 from runs.charts.run_stored import names_of
 from runs.forms import MAX_WORKLOADS
-from runs.models import Run
+from runs.models import Run, Session
 from runs.queries.estimates import estimate
 from runs.queries.outcomes import with_outcomes
 
@@ -78,6 +78,17 @@ def test_lists_name_the_operation_of_the_kernel_that_they_show(owner, several):
     assert (outcome.operation, outcome.first.kernel, outcome.others) == ("layer_norm", "triton-layer-norm", 1)
     page = owner.get(reverse("runs") + "?demo=all").content.decode()
     assert "layer_norm/triton-layer-norm" in page and "; and 1 more operation" in page
+
+
+def test_the_headline_of_a_session_says_that_there_are_more_operations(owner, several):
+    session = Session.objects.create(title="Both")
+    Run.objects.filter(pk=several.pk).update(session=session)
+    said = owner.get(session.get_absolute_url()).context["report"].headline
+    assert said.strong == "layer_norm: triton-layer-norm is faster than eager on 3 of 3 workloads"
+    assert said.rest[1].startswith(f"Figures of run {several.pk}, which measured 1 more operation. ")
+    text = owner.get(reverse("session_md", args=[session.pk])).content.decode()
+    timeline = text.split("## Timeline")[1]
+    assert "layer\\_norm/triton-layer-norm" in timeline and "; and 1 more operation" in timeline
 
 
 def test_its_files_hold_both(owner, several):
