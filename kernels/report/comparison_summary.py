@@ -29,6 +29,7 @@ def summary(table: Sequence[Row]) -> Summary:
     """The sentences about two runs. Kernels with the same source in both are the control: they should not change."""
     compared = [row for row in table if row.change is not None]
     edited = list(dict.fromkeys(row.kernel for row in compared if not row.same_source))
+    unknown = list(dict.fromkeys(row.kernel for row in table if row.same_source is False and row.kernel not in edited))
     control = [row for row in compared if row.same_source]
     sentences: list[str] = []
     each: list[str] = []
@@ -43,10 +44,13 @@ def summary(table: Sequence[Row]) -> Summary:
         for kernel in [other for other in edited if other != best]:
             also, more, _ = _about(compared, kernel)
             sentences.append(f"{also}. {more}".strip())
+    elif unknown:
+        strong = _of_the_unknown(unknown)
     elif control:
         strong = "No kernel source changed"
     else:
         strong = "No result can be compared"
+    sentences += [f"{_of_the_unknown(unknown)}."] if edited and unknown else []
     sentences += (_of_the_control(control) if compared else []) + _of_statuses(table)
     if which := next((row.contended for row in compared if row.contended), ""):
         runs, tone = "both runs are" if which == "both" else f"the run {which} is", "same"
@@ -56,6 +60,13 @@ def summary(table: Sequence[Row]) -> Summary:
         else:
             sentences.insert(0, f"{runs[:1].upper()}{runs[1:]} contended: other processes used the device.")
     return Summary(strong, [*sentences, *each], tone, ranks=each)
+
+
+def _of_the_unknown(kernels: Sequence[str]) -> str:
+    """About edited kernels without a result that can be compared, as of one that became incorrect."""
+    if len(kernels) == 1:
+        return f"The source of {kernels[0]} changed, and no result of it can be compared"
+    return f"The sources of {listed(kernels)} changed, and no result of them can be compared"
 
 
 def _about_many(compared: Sequence[Row], edited: Sequence[str]) -> tuple[str, str]:

@@ -366,6 +366,20 @@ def test_a_kernel_that_became_wrong_is_said_and_worse():
     assert worse(rows(before, before)) == []
 
 
+def test_an_edited_kernel_that_became_wrong_is_an_edited_one():
+    def after(*more):
+        wrong = [result(name, status="incorrect", sha="b") for name in ("mine", "other")]
+        return run(measurement(*wrong[: 2 - len(more)], result("control", 1.1), *more))
+
+    before = run(measurement(result("mine", 1.2), result("other", 1.2), result("control", 1.1)))
+    both = summary(rows(before, after()))
+    assert both.strong == "The sources of mine and other changed, and no result of them can be compared"
+    assert both.rest[0].startswith("Of 1 result of unchanged kernels")
+    one = summary(rows(before, after(result("other", 1.3, sha="b"))))
+    assert one.strong == "other is faster than before"
+    assert "The source of mine changed, and no result of it can be compared." in one.rest
+
+
 def test_the_table_in_other_forms():
     before, after = run(measurement(result("mine", 1.2))), run(measurement(result("mine", 1.3, sha="b")))
     table = rows(before, copy.deepcopy(after))

@@ -6,6 +6,7 @@ import json
 import re
 
 import pytest
+from cast import NO_SPEEDUP
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -53,6 +54,15 @@ def test_a_kernel_that_became_wrong_stands_with_what_was_changed(owner, measured
     edited, _ = page_of(owner, before, after).split("<summary>Control: ")
     assert "1 result is incorrect now (eager)." in edited
     assert "largest &lt;error&gt; 3" in rows_of(edited, "eager")[0]
+
+
+def test_an_edited_kernel_that_became_wrong_was_edited(owner, measured):
+    before, after = measured(), measured(edit={"triton-flash": 1.0001})
+    Result.objects.filter(measurement__run=after, kernel__name="triton-flash").update(status="incorrect", **NO_SPEEDUP)
+    said = owner.get(f"/compare/{before.pk}...{after.pk}.md").content.decode()
+    for text in (said, page_of(owner, before, after)):
+        assert "The source of triton-flash changed, and no result of it can be compared" in text
+        assert "No kernel source changed" not in text
 
 
 def test_nothing_is_compared_across_versions_or_cards_and_the_page_says_why(owner, measured, make_gpu):
