@@ -65,15 +65,28 @@ def _went(name: str, before: str, after: str) -> str:
     )
 
 
-def certainty(facts: Facts) -> str:
-    """How far what else changed explains a change, as a sentence."""
-    if not facts:
-        return "No other recorded fact changed at that run."
-    if len(facts) == 1:
-        same = "Card, driver and versions were" if facts[0][0] == "source" else "Its source was"
-        return f"{same} the same on both sides."
-    count = {2: "Two", 3: "Three", 4: "Four"}.get(len(facts), str(len(facts)))
-    return f"{count} things changed at once, so the cause is unknown."
+def certainty(facts: Facts, elsewhere: Sequence[str] = ()) -> str:
+    """How far what else changed explains a change, in sentences. elsewhere: names of what changed between other runs of its
+    two sides."""
+    if len(facts) > 1:
+        count = {2: "Two", 3: "Three", 4: "Four"}.get(len(facts), str(len(facts)))
+        return f"{count} things changed at once, so the cause is unknown."
+    said = _same(facts[0][0], elsewhere) if facts else "No other recorded fact changed at that run."
+    if elsewhere:
+        names = _listed(["its source" if name == "source" else name for name in elsewhere])
+        said += f" Between other runs of the two sides, {names} changed."
+    return said
+
+
+def _same(changed: str, elsewhere: Sequence[str]) -> str:
+    """What was the same, beside the one fact that changed: in all runs of both sides, or in the two runs at the change."""
+    if changed == "source":
+        what, is_everywhere = "Card, driver and versions were", set(elsewhere) <= {"source"}
+    else:
+        what, is_everywhere = "Its source was", "source" not in elsewhere
+    return (
+        f"{what} the same {'on both sides' if is_everywhere else 'in the last run before it and the first one after'}."
+    )
 
 
 def tested(test: Test, rule: Rule = RULE) -> str:

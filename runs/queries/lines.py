@@ -121,6 +121,12 @@ class Line:
         pairs.append(("source", (was.sha256 or "")[:7], (now.sha256 or "")[:7]))
         return tuple(Fact(*pair) for pair in pairs if pair[1] != pair[2])
 
+    def elsewhere(self, mark: Mark) -> list[str]:
+        """Names of what changed between other runs of the two sides that were compared, in the order of `OF_MARKS`."""
+        sides = range(mark.index - mark.test.before + 1, mark.index + mark.test.after)
+        found = {fact.name for index in sides if index != mark.index for fact in self.facts(index)}
+        return [name for name in (*(NAMES.get(key, key) for key in OF_MARKS), "source") if name in found]
+
     def at(self, index: int) -> datetime:
         return when(self.points[index])
 

@@ -48,7 +48,8 @@ def _changed(kernel: str, line: Line, beside: Beside, mark: Mark) -> Story:
     at = "on" if test.ratio > 1 else "since"
     strong = f"{kernel} {words.became(test.ratio)} {at} {when}{f', {why}' if why else ''}"
     went = f"It went from {words.level(test.level_before)} to {words.level(test.level_after)} µs"
-    rest = [f"{went}{_stayed(line)}", *_baseline(line, beside, mark), words.certainty(mark.facts)]
+    rest = [f"{went}{_stayed(line)}", *_baseline(line, beside, mark)]
+    rest.append(words.certainty(mark.facts, line.elsewhere(mark)))
     evidence = [("time", words.tested(test)), ("t", f"{test.t:.0f}, the rule needs {RULE.t:g}")]
     evidence.append(("runs", f"{test.before} before, {test.after} after"))
     return Story(strong, words.STYLES[test.verdict], rest, evidence)

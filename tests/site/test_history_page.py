@@ -59,6 +59,48 @@ def test_a_regression_is_one_sentence_with_its_cause(owner, gpu, what, cause, ce
     assert f"time<b>+{ratio}, +" in page.replace("time <b>", "time<b>"), "never without its interval"
 
 
+NEWER = TORCH | {"driver": "999"}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (
+            [*repeated(22), *repeated(2, environment=NEWER)],
+            {"environment": NEWER, "source": "b"},
+            "Card, driver and versions were the same in the last run before it and the first one after. "
+            "Between other runs of the two sides, torch and driver changed.",
+        ),
+        (
+            [*repeated(22), *repeated(2, source="b")],
+            {"environment": TORCH, "source": "b"},
+            "Its source was the same in the last run before it and the first one after. "
+            "Between other runs of the two sides, its source changed.",
+        ),
+        (
+            [*repeated(22), *repeated(2, source="c")],
+            {"source": "b"},
+            "Card, driver and versions were the same on both sides. "
+            "Between other runs of the two sides, its source changed.",
+        ),
+        (
+            [*repeated(22, environment=TORCH), *repeated(2)],
+            {},
+            "No other recorded fact changed at that run. Between other runs of the two sides, torch changed.",
+        ),
+        (
+            [*repeated(10), *repeated(24, environment=NEWER)],
+            {"environment": NEWER, "source": "b"},
+            "Card, driver and versions were the same on both sides.</",
+        ),
+    ],
+    ids=["versions", "source", "source twice", "nothing at it", "before the runs that were compared"],
+)
+def test_what_was_the_same_on_both_sides_is_so_in_all_of_their_runs(owner, gpu, before, after, said):
+    page = page_of(owner, fill(gpu, [*before, *repeated(14, time=0.01872 * 1.06, **after)]))
+    assert said in " ".join(page.split())
+
+
 def test_a_faster_kernel_takes_less_time(owner, gpu):
     page = page_of(owner, fill(gpu, step(ratio=0.8, source="b")))
     assert "sdpa-flash takes " in h1(page) and " less time since 17 August, when its source changed" in h1(page)
