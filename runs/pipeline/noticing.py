@@ -55,17 +55,18 @@ def _regressions(run: Run) -> Iterator[Told]:
 
 
 def _records(run: Run) -> Iterator[Told]:
-    """Records that this run holds now and did not hold before."""
+    """Records that this run broke. The first one of a workload broke none."""
     for one in week.records(run.measurements.values_list("workload", flat=True).distinct()):
-        if one.now.point.run != run.pk:
+        before = one.before
+        if before is None or one.now.point.run != run.pk:
             continue
         sentence = f"{one.now.point.kernel} has the record on {one.workload.label}, {one.gpu}: {one.said}"
         facts = {
             "kernel": one.now.point.kernel, "operation": one.workload.operation, "workload": one.workload.label,
             "device": one.gpu, "speedup": one.now.ratio.ratio, "low": one.now.ratio.low, "high": one.now.ratio.high,
-            "before": one.before and {
-                "kernel": one.before.point.kernel, "run": one.before.point.run, "speedup": one.before.ratio.ratio,
-                "low": one.before.ratio.low, "high": one.before.ratio.high, "differ": one.differ[-1],
+            "before": {
+                "kernel": before.point.kernel, "run": before.point.run, "speedup": before.ratio.ratio,
+                "low": before.ratio.low, "high": before.ratio.high, "differ": one.differ[-1],
             },
         }  # fmt: skip
         yield Event.RECORD, f"{one.cell}:{run.pk}", sentence, reverse("run", args=[run.pk]), facts

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from django.db.models import F, Q, QuerySet
@@ -323,11 +324,10 @@ def _for_many(point: Point, comparisons: int) -> Ratio:
 
 
 def steps(place: Place) -> list[Placed]:
-    """The confirmed records of a place, oldest first: each one's low end is above that of the one before. Their intervals
-    hold one by one."""
+    """The confirmed records of a place, oldest first: each one broke the one before. Their intervals hold one by one."""
     there = Environment.objects.filter(body__device=place.gpu).values("pk")
     rows = confirmed(point_rows.tried(key=place.workload.key)).filter(measurement__run__environment__in=there)
-    return climb(point_rows.points(rows, history.MOST_RESULTS), place.shown.base.kernel)
+    return climb(able(point_rows.points(rows, history.MOST_RESULTS), place.shown.base.kernel))
 
 
 def confirmed(rows: QuerySet[Any]) -> QuerySet[Any]:
@@ -335,16 +335,35 @@ def confirmed(rows: QuerySet[Any]) -> QuerySet[Any]:
     return standing(rows).filter(confirmed=True)
 
 
-def climb(points: Iterable[Point], baseline: str) -> list[Placed]:
-    """Each result of one place that broke the record of its time, over a baseline of this name; oldest first. They may be
-    of several cards, drivers and harnesses: who shows them says so (history.what_differs)."""
+def able(points: Iterable[Point], baseline: str) -> list[Placed]:
+    """Results of one place that can hold its record, over a baseline of this name: run by run, the oldest first."""
+    over = (Placed(point, point.ratio) for point in points if point.ratio and point.baseline == baseline)
+    return sorted((placed for placed in over if placed.counts), key=lambda placed: placed.point.run)
+
+
+def climb(placed: Iterable[Placed]) -> list[Placed]:
+    """The records of one place, oldest first, each as it was measured when it broke the one before; the first one set it.
+
+    A run breaks a record if its best kernel is wholly above the holder: a tie breaks none, nor does the holder measured
+    again, whose surest result is what others have to beat. placed: those of `able`. They may be of several cards, drivers
+    and harnesses: who shows them says so (history.what_differs)."""
     records: list[Placed] = []
-    for point in sorted(points, key=lambda point: point.run):
-        if point.ratio is not None and point.baseline == baseline:
-            placed = Placed(point, point.ratio)
-            if placed.counts and placed.ratio.low > (records[-1].ratio.low if records else 1.0):
-                records.append(placed)
+    holder: Placed | None = None
+    for _, run in groupby(placed, key=lambda one: one.point.run):
+        together = list(run)
+        if holder is not None:
+            again = (one for one in together if source_of(one) == source_of(holder))
+            holder = max([holder, *again], key=lambda one: one.ratio.low)
+        best = foremost(together)[0]
+        if holder is None or best.ratio.low > holder.ratio.high:
+            records.append(best)
+            holder = best
     return records
+
+
+def source_of(placed: Placed) -> tuple[str, str | None]:
+    """Which source of which kernel it is: the same one measured again breaks no record of its own."""
+    return placed.point.kernel, placed.point.sha256
 
 
 # --- files ---------------------------------------------------------------------------------------------------------------

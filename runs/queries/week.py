@@ -49,12 +49,14 @@ def changes(since: datetime) -> list[Change]:
 
 @dataclass
 class Broken:
-    """A record of a workload on a GPU model that fell in this time."""
+    """A workload on a GPU model with its records."""
 
     workload: Workload
     gpu: str
     steps: list[Placed]
     """All records there, oldest first."""
+    able: list[Placed]
+    """What can hold a record there, oldest first: also what ties one, and a holder measured again."""
     series: dict[int, Series]
     """Result -> how it was measured."""
 
@@ -127,13 +129,14 @@ def read(since: datetime, targets: Sequence[Target], gpus: Iterable[Gpu]) -> Rea
 
 
 def rising(workloads: Any) -> QuerySet[Result]:
-    """Results that are above all before them on a workload and in an environment: every record is among them."""
+    """Results that are above all before them of the same source, on a workload and in an environment: every record is among
+    them, and the surest result of its holder."""
     there = Measurement.objects.filter(workload__in=workloads, margin__lte=WIDEST_MARGIN)
     there = there.filter(run__demo="", run__contended=False)
     there = there.filter(run__withdrawn_at=None)
     rows = Result.objects.filter(measurement__in=there.order_by().values("pk"), status=Status.OK, is_checked=1)
     rows = leaders.standing(rows).filter(confirmed=True, paired=True, other_work="", speedup_low__gt=1)
-    place = [F("measurement__workload"), F("measurement__run__environment")]
+    place = [F("measurement__workload"), F("measurement__run__environment"), F("kernel"), F("version")]
     frame = RowRange(end=-1)
     before = Window(Max("speedup_low"), partition_by=place, order_by=["measurement__run", "pk"], frame=frame)
     above: QuerySet[Result] = (
@@ -169,9 +172,9 @@ def records_of(series: Iterable[Series]) -> list[Broken]:
         workload = together[0].workload
         baseline = known[workload.operation].baseline if workload.operation in known else together[0].terms.baseline
         confirmed = [p for one in together for p in one.points if p.is_confirmed and leaders.stands(p)]
-        if records := leaders.climb([p for p in confirmed if not p.demo], baseline):
+        if able := leaders.able([p for p in confirmed if not p.demo], baseline):
             known_by = {point.pk: one for one in together for point in one.points}
-            found.append(Broken(workload, gpu, records, known_by))
+            found.append(Broken(workload, gpu, leaders.climb(able), able, known_by))
     return found
 
 

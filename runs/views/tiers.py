@@ -340,11 +340,11 @@ def progress_chart(request: HttpRequest, kind: str) -> HttpResponse:
     records = week.records(
         one.series.terms.workload for one in standing.ladders if one.best and _is_record(one.best[0])
     )
-    steps = {one.workload.pk: one.steps for one in records if one.gpu == standing.device}
+    able = {one.workload.pk: one.able for one in records if one.gpu == standing.device}
     reached: dict[str, list[datetime]] = {tier.label: [] for tier in standing.scale.tiers}
     for one in standing.ladders:
         for step in one.steps:
-            climbed = (s for s in steps.get(one.series.terms.workload, []) if s.ratio.low >= step.tier.factor)
+            climbed = (a for a in able.get(one.series.terms.workload, []) if a.ratio.low >= step.tier.factor)
             if first := next(climbed, None):
                 reached[step.tier.label].append(week.when(first.point))
     if not any(reached.values()):

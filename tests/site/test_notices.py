@@ -120,6 +120,16 @@ def test_a_broken_record_is_told_and_a_lower_result_is_none(measured):
     assert len(told(Event.RECORD)) == 1 and told(Event.RUN)[0].startswith(f"Run {run.pk}") and lower.pk
 
 
+def test_a_first_record_and_a_tie_break_none(measured):
+    ended(thorough(measured(count=1)))
+    ended(thorough(measured(count=1)))
+    ended(thorough(measured(count=1, edit={"triton-flash": 1.004})))
+    assert watch() == 3 and told(Event.RECORD) == []
+    ended(thorough(measured(count=1, edit={"triton-flash": 1.2})))
+    watch()
+    assert len(told(Event.RECORD)) == 1
+
+
 def test_a_target_is_told_when_it_is_reached_and_once(measured):
     run = ended(thorough(measured(count=1)))
     one = run.measurements.first()

@@ -7,11 +7,12 @@ from datetime import timedelta
 import pytest
 from cast import thorough
 from daily import fill, look_at_all, step
+from django.db.models import F
 from django.urls import reverse
 from django.utils import timezone
 
 from runs.models import Change, Pin, Result, Run, Target
-from runs.queries import week
+from runs.queries import leaders, week
 from runs.views.overview import RECENT
 
 PAGE = reverse("overview")
@@ -190,15 +191,64 @@ def test_what_is_no_record_of_this_week(owner, measured, why):
     assert "record" not in strong(owner)
 
 
+def times(run, factor, *kernels):
+    """The same sources, so many times as fast; of these kernels, or of all."""
+    rows = Result.objects.filter(measurement__run=run, speedup__isnull=False)
+    rows = rows.filter(kernel__name__in=kernels) if kernels else rows
+    rows.update(**{name: factor * F(name) for name in ("speedup", "speedup_low", "speedup_high")})
+    return run
+
+
 def test_the_two_rules_of_a_record_agree(measured):
     """The page reads what rises, the leaderboard all results of a place."""
-    from runs.queries import leaders
-
-    for number, factor in enumerate((0.9, 0.8, 1.0, 0.95, 1.1)):
+    for number, factor in enumerate((0.9, 0.8, 1.0, 0.95, 1.002, 1.1)):
         thorough(measured(count=2, edit={"triton-flash": factor}), ago(50 - number))
     for place in leaders.board().places:
         mine = [one.point.pk for one in week.steps(place.workload, place.gpu)]
         assert mine == [one.point.pk for one in leaders.steps(place)] and len(mine) == 3
+
+
+def test_a_first_run_breaks_no_record_and_sets_one_of_each_workload(owner, measured):
+    times(thorough(measured(count=2), ago(1)), 2.0, "sdpa-flash", "triton-flash")
+    assert strong(owner) == "No change was found this week. Two workloads have their first record"
+    assert all(len(leaders.steps(place)) == 1 for place in leaders.board().places)
+
+
+def test_a_run_breaks_a_record_once(owner, measured):
+    thorough(measured(count=1), ago(40))
+    factors = {"triton-flash": 1.1, "sdpa-flash": 3.0}
+    run = thorough(measured(count=1, edit=factors), ago(1))
+    assert strong(owner) == "No change was found this week. One record was broken"
+    (place,) = leaders.board().places
+    first, last = leaders.steps(place)
+    assert (first.point.kernel, last.point.run, last.point.kernel) == ("triton-flash", run.pk, "sdpa-flash")
+
+
+def test_a_tie_and_the_same_source_again_break_no_record(owner, measured):
+    first = thorough(measured(count=1), ago(40))
+    thorough(measured(count=1, edit={"triton-flash": 1.004}), ago(3))
+    again = times(thorough(measured(count=1), ago(2)), 1.2)
+    assert "record" not in strong(owner)
+    thorough(measured(count=1, edit={"triton-flash": 1.15}), ago(1))
+    assert "record" not in strong(owner), "the holder was faster when it was measured again"
+    (place,) = leaders.board().places
+    mine = [one.point.pk for one in week.steps(place.workload, place.gpu)]
+    assert mine == [one.point.pk for one in leaders.steps(place)] and len(mine) == 1
+    assert leaders.steps(place)[0].point.run == first.pk < again.pk
+
+
+def test_a_holder_that_the_run_measures_too_is_compared_as_it_is_now(measured):
+    """A new driver may make every kernel faster: that breaks no record."""
+    thorough(measured(count=1), ago(40))
+    times(thorough(measured(count=1, edit={"sdpa-flash": 1.0001}), ago(1)), 1.2, "triton-flash")
+    run = Run.objects.latest("pk")
+    holder = Result.objects.get(measurement__run=run, kernel__name="triton-flash")
+    figures = {"speedup": holder.speedup, "speedup_low": holder.speedup_low, "speedup_high": holder.speedup_high}
+    close = {name: 1.0002 * figure for name, figure in figures.items()}
+    Result.objects.filter(measurement__run=run, kernel__name="sdpa-flash").update(**close)
+    (place,) = leaders.board().places
+    assert place.record.point.kernel == "sdpa-flash", "it leads, tied"
+    assert len(leaders.steps(place)) == len(week.steps(place.workload, place.gpu)) == 1
 
 
 # --- targets ----------------------------------------------------------------------------------------------------------

@@ -1095,6 +1095,15 @@ def test_the_climb_and_the_progress(owner, measured, scale):
     assert 'data-chart="/tiers/charts/progress.json?device=NVIDIA%20H200&amp;scale=' in page
 
 
+def test_a_tier_is_also_reached_by_the_holder_measured_again(owner, measured, scale):
+    thorough(measured(count=1, edit={"triton-flash": 0.7}))
+    assert owner.get(reverse("tiers_progress_json"), {"scale": scale.pk}).status_code == 404
+    again = thorough(measured(count=1, edit={"triton-flash": 0.7}))
+    mine = Result.objects.filter(measurement__run=again, kernel__name="triton-flash")
+    mine.update(speedup=2.1, speedup_low=2.0, speedup_high=2.2)
+    assert owner.get(reverse("tiers_progress_json"), {"scale": scale.pk}).status_code == 200
+
+
 def test_no_chart_of_nothing(owner, demo, scale):
     note_again()
     assert "progress.json" not in owner.get(reverse("tiers")).content.decode(), "a tier is reached, by a demo run"
