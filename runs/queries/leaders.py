@@ -97,6 +97,11 @@ class Record:
         return surest(self.ahead) or 1.0
 
     @property
+    def high(self) -> float:
+        """The high end of what is shown; 1 of the baseline."""
+        return self.best.ratio.high if self.best else 1.0
+
+    @property
     def open(self) -> list[Placed]:
         """Results that may be faster than the baseline, and may not; the highest estimate first."""
         return [one for one in self.compared if not one.is_decided]
@@ -153,7 +158,8 @@ class Place:
     rumour: Record | None = None
     """What is better, or all that there is, and not confirmed."""
     elsewhere: Record | None = None
-    """The best of another card, if it is another kernel and its low end is above that of `shown`; a confirmed one first."""
+    """The best of another card, if it is another kernel and its interval is wholly above that of `shown`; a confirmed one
+    first."""
 
     @property
     def work(self) -> str:
@@ -252,8 +258,8 @@ def _place(gpu: str, terms: list[list[Series]], comparisons: int) -> Place | Non
 
 
 def _elsewhere(place: Place, records: Iterable[Record]) -> Record | None:
-    """The best of the newest records of other cards; None: no other kernel has a higher low end there than what the
-    place shows. A demo run is compared with demo runs only."""
+    """The best of the newest records of other cards; None: the interval of no other kernel there is wholly above that of
+    what the place shows. A demo run is compared with demo runs only."""
     shown, rumour = place.shown, place.rumour
     cards: dict[str, list[Record]] = {}
     for one in records:
@@ -262,7 +268,7 @@ def _elsewhere(place: Place, records: Iterable[Record]) -> Record | None:
     found = [
         best
         for part in cards.values()
-        if (best := _of_both_ways(part)) and best.best and best.best.ratio.low > shown.low
+        if (best := _of_both_ways(part)) and best.best and best.best.ratio.low > shown.high
     ]
     told = {shown.point.pk, rumour.point.pk if rumour else None}
     others = [one for one in found if one.point.kernel != shown.point.kernel and one.point.pk not in told]
