@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -68,6 +68,11 @@ class Standing:
     """The smallest of its speedups."""
     left_out: dict[str, int] = field(default_factory=dict)
     """Reason -> workloads that no figure includes."""
+
+    @property
+    def without_mean(self) -> Standing:
+        """Its counts alone: of results that have no common mean."""
+        return replace(self, mean=None, least=None)
 
     @property
     def n(self) -> int:

@@ -166,6 +166,12 @@ def what_differs(one: Series, other: Series) -> list[str]:
     ]
 
 
+def are_alike(series: Iterable[Series]) -> bool:
+    """Whether results on several workloads are of one card, with the same versions, protocol and baseline. Others have no common
+    mean."""
+    return len({one.terms._replace(workload=0, mode="", group="") for one in series}) < 2
+
+
 def differences(series: Sequence[Series]) -> list[str]:
     """Of each, what differs from the one before it: "host and driver"; empty: both were measured alike."""
     return ["" for _ in series[:1]] + [listed(what_differs(*pair)) for pair in pairwise(series)]

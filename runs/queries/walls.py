@@ -12,6 +12,7 @@ from kernels.analysis.standing import Standing, standing_of
 from runs.models import Change, Gpu, Kernel, KernelVersion, Newest, Run, Session, StatusPage, Target
 from runs.models.status_page import Part
 from runs.queries import history, leaders, point_rows, week
+from runs.queries.history import Series
 from runs.queries.leaders import Board
 from runs.queries.points import Point
 from runs.queries.session_report import SessionReport, session_report
@@ -35,10 +36,18 @@ class Stood:
     """Whether a figure is of a demo run."""
     is_confirmed: bool = False
     """Whether every figure is."""
+    is_alike: bool = True
+    """Whether all were measured alike: only then they have a common mean."""
     source: str = ""
     """Empty unless the page shows sources."""
     label: str = ""
     """Its name; with its operation where kernels of several operations stand together."""
+
+    @property
+    def brief(self) -> str:
+        """What its standing adds to the phrase."""
+        why = "" if self.is_alike else "several cards, versions or baselines: no common mean"
+        return "; ".join(filter(None, [self.standing.brief, why]))
 
 
 @dataclass
@@ -122,29 +131,35 @@ def targets() -> Standings:
 def stood(board: Board, part: Part, sources: bool) -> list[Stood]:
     """Chosen kernels on each GPU model, from the leaderboard; who is faster on more workloads comes first."""
     chosen = set(Kernel.objects.filter(pk__in=part.chosen).values_list("operation", "name"))
-    found: dict[tuple[str, str, str], list[Point]] = {}
+    found: dict[tuple[str, str, str], list[tuple[Point, Series]]] = {}
     for place in board.places:
         for placed in place.shown.compared:
             who = place.workload.operation, placed.point.kernel
             if part.every or who in chosen:
-                found.setdefault((place.gpu, *who), []).append(placed.point)
-    rows = [
-        Stood(
-            kernel,
-            operation,
-            gpu,
-            standing_of([point.compared._replace(is_contended=point.contended) for point in mine]),
-            demo=any(point.demo for point in mine),
-            is_confirmed=all(point.is_confirmed for point in mine),
-        )
-        for (gpu, operation, kernel), mine in found.items()
-    ]
+                found.setdefault((place.gpu, *who), []).append((placed.point, place.shown.series))
+    rows = [_stood(kernel, operation, gpu, mine) for (gpu, operation, kernel), mine in found.items()]
     rows.sort(key=lambda one: (-one.standing.counts["faster"] / max(1, one.standing.of), one.kernel, one.gpu))
     tell_apart(rows)
     if sources:
         for one in rows[: MOST["kernels"]]:
             one.source = newest_source(one.operation, one.kernel)
     return rows
+
+
+def _stood(kernel: str, operation: str, gpu: str, mine: Sequence[tuple[Point, Series]]) -> Stood:
+    """A kernel from its results there, each with how it was measured."""
+    points = [point for point, _ in mine]
+    standing = standing_of([point.compared._replace(is_contended=point.contended) for point in points])
+    is_alike = history.are_alike(series for _, series in mine)
+    return Stood(
+        kernel,
+        operation,
+        gpu,
+        standing if is_alike else standing.without_mean,
+        demo=any(point.demo for point in points),
+        is_confirmed=all(point.is_confirmed for point in points),
+        is_alike=is_alike,
+    )
 
 
 def tell_apart(rows: Sequence[Stood]) -> None:

@@ -238,8 +238,8 @@ class Subject:
             return {"tone": "same", "strong": self._failed(points), "rest": self.stood_in}
         strong, tone = headline(standing)
         rest = [sentence(standing.rest)]
-        terms = [one.terms for one in self.newest if one.newest.kernel != one.newest.baseline]
-        if len({one._replace(workload=0, mode="", group="") for one in terms}) > 1:
+        series = [one for one in self.newest if one.newest.kernel != one.newest.baseline]
+        if not history.are_alike(series):
             rest = ["The results are of several cards, versions or baselines: they have no common mean."]
         return {"tone": tone, "strong": strong, "rest": " ".join(filter(None, [*rest, self.stood_in]))}
 

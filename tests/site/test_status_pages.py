@@ -80,6 +80,24 @@ def test_a_lead_that_is_not_confirmed_is_called_so(stranger, make, measured, is_
     assert json.loads(stranger.get(reverse("wall_json", args=[share.token])).content)["message"] == said
 
 
+def test_a_kernel_of_two_cards_has_no_mean(stranger, make, measured, make_gpu):
+    thorough(measured(count=2))
+    share = make("kernels")
+
+    def shown():
+        rows = json.loads(stranger.get(reverse("wall_json", args=[share.token])).content)["kernels"]
+        (row,) = [row for row in rows if row["kernel"] == "triton-flash"]
+        return row, text(stranger.get(share.get_absolute_url()))
+
+    row, page = shown()
+    assert row["mean"] and row["least"] and "over 2 (" in page and "no common mean" not in page
+    thorough(measured(count=1, on=make_gpu("GPU-2", host="gpu-2")))
+    cache.clear()
+    row, page = shown()
+    assert (row["n"], row["mean"], row["least"]) == (2, None, None)
+    assert "several cards, versions or baselines: no common mean" in page and "over 2 (" not in page
+
+
 def test_kernels_of_several_operations_are_told_apart():
     one, other = (walls.Stood("compiled", operation, "NVIDIA H100", None) for operation in ("softmax", "gelu"))
     walls.tell_apart([one])
