@@ -17,6 +17,9 @@ RECENT = 2000
 KEPT_S = 24 * 3600
 LOOKED_AT = (Status.OK, Status.INCORRECT, Status.SUSPECT)
 """States of a result with an output that was looked at."""
+CORRECT, UNKNOWN = "correct", "unknown"
+WORST_FIRST = (Status.INCORRECT, Status.SUSPECT, Verdict.OTHER_WORK, UNKNOWN, CORRECT)
+"""How a check can go."""
 
 
 class Tally(NamedTuple):
@@ -64,7 +67,20 @@ def checks(pks: Iterable[int]) -> dict[int, str]:
     return {pk: _check(*row) for pk, *row in rows}
 
 
+def last_checks(pks: Iterable[int]) -> dict[int, str]:
+    """The same of a kernel's last run: of all its results there, the worst check. pks: one result of each kernel's run."""
+    known = Result.objects.filter(pk__in=pks).values_list("kernel", "measurement__run", "pk")
+    asked = {(kernel, run): pk for kernel, run, pk in known}
+    rows = Result.objects.filter(measurement__run__in={run for _, run in asked}, status__in=LOOKED_AT)
+    found: dict[int, set[str]] = {}
+    columns = ("kernel", "measurement__run", "status", "is_checked", "other_work")
+    for kernel, run, *row in rows.order_by().values_list(*columns).distinct():
+        if pk := asked.get((kernel, run)):
+            found.setdefault(pk, set()).add(_check(*row))
+    return {pk: min(said, key=WORST_FIRST.index) for pk, said in found.items()}
+
+
 def _check(status: str, correct: int, other_work: str) -> str:
     if status != Status.OK:
         return status
-    return str(Verdict.OTHER_WORK) if other_work else "correct" if correct else "unknown"
+    return str(Verdict.OTHER_WORK) if other_work else CORRECT if correct else UNKNOWN

@@ -100,7 +100,7 @@ def _counted() -> Iterator[tuple[Kernel, dict[str, Any]]]:
     found = tallies.tallies()
     runs = Run.objects.filter(measurements__results__in=[tally.last for tally in found.values()])
     last = {pk: more for pk, *more in runs.values_list("measurements__results", "pk", "created_at")}
-    checked = tallies.checks([tally.judged for tally in found.values()])
+    checked = tallies.last_checks([tally.judged for tally in found.values()])
     for kernel in Kernel.objects.annotate(sources=Count("versions")):
         if tally := found.get(kernel.pk):
             run, at = last[tally.last]

@@ -135,6 +135,23 @@ def test_a_kernel_says_what_it_takes_where_it_runs_and_whether_it_is_correct(own
     assert "On 1 of 2 devices: needs a CUDA device" in page and "Takes fp16, bf16; head_dim 64, 128." in page
 
 
+def test_the_last_check_is_the_worst_of_the_last_run(owner, measured):
+    def checked():
+        rows = json.loads(page_of(owner, "kernels_json"))["kernels"]
+        return next(row["checked"] for row in rows if (row["operation"], row["name"]) == ("attention", "triton-flash"))
+
+    first = measured(count=2)
+    wrong = Result.objects.filter(measurement=first.measurements.first(), kernel__name="triton-flash")
+    for status in ("incorrect", "suspect"):
+        wrong.update(status=status, speedup=None, speedup_low=None, speedup_high=None)
+        assert checked() == status, "its result with the highest number is correct"
+    wrong.update(status="ok", correctness={"correct": None})
+    assert checked() == "unknown"
+    wrong.update(status="incorrect")
+    measured(count=1)
+    assert checked() == "correct", "an earlier run does not count"
+
+
 def test_each_reason_why_a_kernel_cannot_run_is_said(owner, make_gpu):
     make_gpu("CPU-1", "cpu", "AMD EPYC", "web-1")
     make_gpu("GPU-2", name="NVIDIA A100", host="gpu-2", capability=8.0, catalogue=declared("cuda", 8.0))
