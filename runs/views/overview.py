@@ -30,7 +30,7 @@ MOST_ROWS = 12
 """Rows of the chart of a run that has ended; the page of the run has those of longer ones."""
 MOST_SHOWN, MOST_RECORDS = 4, 3
 """Changes and records that have a chart here; the others are behind a link."""
-NUMBERS = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+NUMBERS = ("None", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 
 
 @dataclass
@@ -156,6 +156,11 @@ def count(number: int) -> str:
     return NUMBERS[number] if number < len(NUMBERS) else str(number)
 
 
+def _share(number: int, total: int, things: str) -> str:
+    """ "Two of five devices are" """
+    return f"{count(number)} of {count(total).lower()} {things} {'are' if number > 1 else 'is'}"
+
+
 def story(changes: list[Change], records: Sequence[Broken], standings: Any, now: Now) -> Story:
     slower = {(row.kernel_id) for row in changes if row.verdict == Verdict.REGRESSION}
     faster = {(row.kernel_id) for row in changes if row.verdict == Verdict.IMPROVEMENT} - slower
@@ -185,7 +190,7 @@ def _targets(standings: Any) -> list[str]:
         one = f"The target is {'' if reached else 'not '}reached{', unconfirmed' * loose}."
     else:
         some = f", {count(loose).lower()} unconfirmed" if loose else ""
-        one = f"{count(reached)} of {count(total).lower()} targets {'is' if reached == 1 else 'are'} reached{some}."
+        one = f"{_share(reached, total, 'targets')} reached{some}."
     drifted = len(standings.drifted)
     more = f"{count(drifted)} pinned baseline{'s have' if drifted > 1 else ' has'} drifted." if drifted else ""
     return [one, *([more] if more else [])]
@@ -193,11 +198,7 @@ def _targets(standings: Any) -> list[str]:
 
 def _up(now: Now) -> list[str]:
     up, total = sum(gpu.is_online for gpu in now.gpus), len(now.gpus)
-    said = (
-        headline(now.gpus)
-        if total < 2
-        else f"{count(up)} of {count(total).lower()} devices {'is' if up == 1 else 'are'} up"
-    )
+    said = headline(now.gpus) if total < 2 else f"{_share(up, total, 'devices')} up"
     waiting = f"{now.waiting} run{'s' * (now.waiting > 1)} waiting" if now.waiting else ""
     return [f"{said}{'; ' if waiting else ''}{waiting}."]
 

@@ -11,7 +11,7 @@ from django.db.models import F
 from django.urls import reverse
 from django.utils import timezone
 
-from runs.models import Change, Pin, Result, Run, Target
+from runs.models import Change, Gpu, Pin, Result, Run, Target
 from runs.queries import leaders, week
 from runs.views.overview import RECENT
 
@@ -272,6 +272,12 @@ def test_a_target_says_what_is_missing_and_whose_it_is(owner, measured):
     assert told(owner).startswith("The target is reached.")
 
 
+def test_of_two_targets_none_is_reached(owner, measured):
+    for one in thorough(measured(count=2)).measurements.all():
+        Target.objects.create(workload=one.workload, device="NVIDIA H200", mode=one.mode, factor=2.0)
+    assert told(owner).startswith("None of two targets is reached.")
+
+
 def test_a_target_that_an_unconfirmed_result_reaches_is_called_so(owner, measured):
     aim(measured(count=1), 1.4)
     assert told(owner).startswith("The target is reached, unconfirmed.")
@@ -322,6 +328,8 @@ def test_the_page_says_how_many_devices_are_up(owner, gpu, make_gpu, make_run):
     other.save()
     make_run(title="waiting")
     assert told(owner) == "One of two devices is up; 1 run waiting."
+    Gpu.objects.update(seen_at=None)
+    assert told(owner) == "None of two devices is up; 1 run waiting."
 
 
 def test_a_device_says_what_it_does(owner, make_gpu, make_run, silent):
