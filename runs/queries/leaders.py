@@ -162,6 +162,11 @@ class Place:
     first."""
 
     @property
+    def is_rumour_higher(self) -> bool:
+        """Whether the interval of what is not confirmed is wholly above that of the record."""
+        return bool(self.record and self.rumour and self.rumour.low > self.record.high)
+
+    @property
     def work(self) -> str:
         """What is computed: its operation, or the problem that came with its kernels."""
         return str(self.workload.sizes[PROBLEM]) if self.workload.operation == PROBLEM else self.workload.operation

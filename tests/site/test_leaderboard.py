@@ -331,6 +331,8 @@ def test_a_faster_one_that_is_not_confirmed_stands_beside_the_record(owner, meas
     assert (place.record.point.run, place.rumour.point.run) == (first.pk, later.pk)
     page = page_of(owner)
     assert "Higher but unconfirmed: triton-flash" in page and "Confirm</button>" in page
+    noted(measured(count=1, edit={"triton-flash": 1.001}))
+    assert "Unconfirmed, with a higher low end: triton-flash" in page_of(owner), "their intervals meet"
     slower = noted(measured(count=1, edit={"triton-flash": 0.9}))
     assert slower and places()[0].rumour is None, "what is not higher says nothing"
 
