@@ -81,6 +81,7 @@ def test_the_values_of_how_a_workload_was_measured_have_room(open_page, live_sit
     page.goto(f"{live_site.url}/runs/1/")
     page.locator(".cells td a").first.click()
     values = page.locator(".looks.measured > .pairs:first-child dd")
+    values.first.wait_for()
     assert min(values.evaluate_all("all => all.map(e => e.getBoundingClientRect().width)")) > 250
 
 

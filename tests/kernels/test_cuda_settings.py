@@ -49,7 +49,10 @@ def emulated(tmp_path_factory):
     return Emulated(tmp_path_factory.mktemp("emulated"))
 
 
-def test_every_operation_with_a_small_table_of_sizes_has_a_kernel_to_tune():
+def test_every_kernel_with_a_space_is_tried_here():
+    assert {info.full_name for info in TUNED} == {
+        info.full_name for info in kernels() if info.space and info.backend == "cuda"
+    }
     assert {info.operation for info in TUNED} == set(SIZES)
 
 
