@@ -300,7 +300,8 @@ def _chart(request: HttpRequest, pk: int, name: str) -> Any:
 
 
 def chart_json(request: HttpRequest, pk: int, name: str) -> HttpResponse:
-    return JsonResponse(_chart(request, pk, name).spec)
+    chart = _chart(request, pk, name)
+    return as_file(chart.spec, "json", chart.theme, name)
 
 
 def chart_svg(request: HttpRequest, pk: int, name: str) -> HttpResponse:

@@ -166,6 +166,8 @@ def test_a_token_opens_every_file_and_no_page(addresses, viewer):
             continue
         assert answer.status_code == 200, name
         if name in ("run_json", "runs_csv", "chart_json"):
+            other = program.get(address).content
+            assert other == answer.content, name
             assert program.get(address, headers={"If-None-Match": answer.headers["ETag"]}).status_code == 304, name
         assert Client().get(address).url.startswith(reverse("login")), name
     posted = program.post(addresses["run_json"])
