@@ -3,7 +3,7 @@
 On a GPU it is a NaN with bits that no arithmetic produces, placed where the allocator looks next. On a CPU the place is
 unpredictable, because small allocations split it: there the C library fills all new memory with one repeated byte. That
 byte cannot be 0xFF, so float32 poison is 8.4e37 there, not NaN: as wrong and as easy to see. Below 1 KiB the C library has a
-cache, which it does not fill: there poison is also left where it looks next.
+cache, which it does not fill: there poison is also left where it looks next. Rarely it gives back something else.
 
 Integers and truth values get the repeated byte everywhere. Integers of one or two bytes may hold it by chance, so it is
 not counted there: what was not written shows when values are compared.
@@ -31,6 +31,10 @@ M_PERTURB = -6
 """Option of mallopt(3): fills new memory with the complement of the low byte; 0: does not fill."""
 CACHED_BYTES = 1032
 """The largest memory that the GNU C library caches."""
+ALIGNMENT, LEAST_CHUNK, HEADER = 64, 32, 8
+"""Of PyTorch's memory on a CPU; of the C library's smallest chunk, and of what it keeps beside each."""
+FREE_CHUNKS = 128
+"""Free chunks of one size that are filled."""
 BUFFERS = ((2**16, 16), (2**28, 4))
 """(output bytes at most, buffers of this size that hold poison); larger outputs: one. Small memory has many free
 places."""
@@ -88,6 +92,8 @@ def in_new_memory(likes: Sequence[Like], device: str) -> Iterator[None]:
     """
     if device == "cpu" and (small := [like for like in likes if _bytes(like) <= CACHED_BYTES]):
         _leave(small, device)
+        for size in {_bytes(like) for like in small}:
+            _fill_free_chunks(size)
     if device == "cpu" and _fill_what_malloc_gives(FILL_BYTE ^ 0xFF):
         try:
             yield
@@ -107,6 +113,27 @@ def _fill_what_malloc_gives(value: int) -> bool:
 def _bytes(like: Like) -> int:
     shape, dtype = like
     return int(math.prod(shape) * dtype.itemsize)
+
+
+def _fill_free_chunks(size: int) -> None:
+    """Fills the free chunks from which the GNU C library cuts PyTorch's aligned memory of this size (glibc, malloc.c:
+    request2size, _int_memalign). The last one that it puts into its cache it may give back unfilled."""
+    libc = ctypes.CDLL(None)
+    malloc, free = getattr(libc, "malloc", None), getattr(libc, "free", None)
+    if not malloc or not free:
+        return
+    malloc.restype, malloc.argtypes, free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+    usable = _chunk(_chunk(size) + ALIGNMENT + LEAST_CHUNK) - HEADER
+    chunks = [malloc(usable) for _ in range(FREE_CHUNKS)]
+    for chunk in chunks:
+        ctypes.memset(chunk, FILL_BYTE, usable)
+    for chunk in chunks:
+        free(chunk)
+
+
+def _chunk(size: int) -> int:
+    """Bytes of the chunk that holds so many."""
+    return max(LEAST_CHUNK, (size + HEADER + 15) & ~15)
 
 
 def _leave(likes: Sequence[Like], device: str) -> None:
