@@ -135,7 +135,7 @@ def with_process(measured: Measured, device: str) -> Measured:
 
 def export_with_process(export: Export) -> Export:
     """The same for every measurement of a run."""
-    device = export.environment.get("device", "")
+    device = str(export.environment.get("device", ""))
     return export.model_copy(update={"measurements": [with_process(m, device) for m in export.measurements]})
 
 

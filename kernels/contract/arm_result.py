@@ -33,6 +33,8 @@ class Status(StrEnum):
 
 
 FAILURES = tuple(status for status in Status if status not in (Status.OK, Status.UNSUPPORTED))
+MOST_SPEEDUP = 1e100
+"""A larger end of an interval, or one below its inverse, comes from no measurement, and changes of it are not finite."""
 
 
 class Verdict(StrEnum):
@@ -313,6 +315,8 @@ class ArmResult(Model):
             raise ValueError(f"{self.kernel} has a speedup, but no time")
         if not 0 < low <= self.speedup <= high:
             raise ValueError(f"{self.kernel}: the speedup {self.speedup:g} is not in its interval, {low:g} to {high:g}")
+        if low < 1 / MOST_SPEEDUP or high > MOST_SPEEDUP:
+            raise ValueError(f"{self.kernel}: no measurement has a speedup of {low:g} to {high:g}")
 
     @property
     def ratio(self) -> Ratio | None:

@@ -335,6 +335,11 @@ def test_a_file_is_held_against_a_run_another_file_and_the_best(writer, gpu):
     other = export | {"environment": export["environment"] | {"uuid": "GPU-of-another-host"}}
     none = writer.post("/api/gate", {"run": file | {"export": other}}).json()
     assert none["status"] == 2 and "no earlier run of these workloads on this card" in none["sentence"]
+    tiny = json.loads(json.dumps(export))
+    tiny["measurements"][0]["results"][1]["speedup_low"] = 1e-320
+    assert is_problem(writer.post("/api/gate", {"run": {"export": tiny}}), 422, "no measurement has a speedup of")
+    strange = export | {"environment": export["environment"] | {"device": [[1]]}}
+    assert writer.post("/api/gate", {"run": {"export": strange}}).json()["status"] == 2, "it is compared with nothing"
     for wrong in ({}, {"format": "benchsite-run/2"}, export | {"measurements": 7}):
         assert is_problem(writer.post("/api/gate", {"run": {"export": wrong}}), 422, "file: ")
     assert is_problem(writer.post("/api/gate", {"run": "12"}), 422, "valid integer")
