@@ -5,7 +5,7 @@ from cast import load
 from searching import searched
 
 from kernels.contract.profile import Profile, Timeline
-from runs.models import Gpu, Import, KernelProfile, MailChoice, Notice, Session, Submission, Webhook
+from runs.models import Gpu, Import, KernelProfile, MailChoice, Notice, Session, Share, StatusPage, Submission, Webhook
 from runs.models.notice import Event, Kind
 
 SOURCE = """from kernels.catalog import kernel
@@ -35,6 +35,8 @@ def stored(exported, cpu, gpu, configs, owner):
     Notice.objects.give(Event.RUN, "1", "Run 1 is done.", run.get_absolute_url(), run, {"state": "done"})
     Webhook.make(owner.user, "https://hooks.example.org/x", [Kind.RECORD])
     MailChoice.objects.create(user=owner.user, kinds=[Kind.RUN])
+    Share.objects.all().make(owner.user, page=StatusPage.objects.create(title="Wall", body=[["devices", "*"]]))
+    Share.objects.all().make(owner.user, run=run)
     known = {"pk": run.pk, "before": run.pk, "after": run.pk, "operation": "attention", "name": "sdpa"}
     known |= {"key": measurement.workload.key, "mode": measurement.mode, "result": result.pk}
     known |= {"session": session.pk, "import": imported.pk, "search": searched(gpu, owner.user).pk}

@@ -112,6 +112,15 @@ def test_nobody_reads_or_writes_without_a_token_or_a_session(document, stranger,
         assert is_problem(stranger.get(path), 404, "nothing at this address"), path
 
 
+def test_links_and_status_pages_say_where_they_lead(owner, stranger, stored):
+    (page,) = owner.get("/api/status").json()["pages"]
+    assert (page["title"], page["parts"]) == ("Wall", [{"kind": "devices", "all": True, "chosen": []}])
+    assert stranger.get(page["json"]).json()["title"] == "Wall"
+    of_run, of_page = owner.get("/api/links").json()["links"]
+    assert (of_run["opens"], of_page["url"]) == (f"run {stored['pk']}", page["url"])
+    assert stranger.get(of_run["url"]).status_code == 200 and of_run["by"] == "olga"
+
+
 def test_a_read_is_the_twin_of_its_page(owner, stored):
     twins = {f"/api/runs/{stored['pk']}": f"/runs/{stored['pk']}.json", "/api/kernels": "/kernels.json",
              "/api/leaderboard": "/leaderboard.json", "/api/changes?period=all": "/changes.json?period=all",
