@@ -20,6 +20,8 @@ from kernels.host import airlock, processes, starting
 from kernels.host.forking import Request
 
 PR_SET_DUMPABLE = 4
+NVIDIA = "/dev/nvidiactl"
+"""Only a host with the driver of a GPU has it."""
 REQUEST_BYTES = 2**20
 MOST_FILES = 8
 END = 3
@@ -34,6 +36,9 @@ def import_all() -> None:
 
         with contextlib.suppress(ImportError):
             import triton  # noqa: F401  (warm: the first Triton kernel should not pay for the import)
+
+            if os.path.exists(NVIDIA):
+                _hash_triton()
         with contextlib.suppress(ImportError):
             import tqdm
 
@@ -41,6 +46,14 @@ def import_all() -> None:
         import kernels.child.bench
         import kernels.child.environment
         import kernels.child.guard  # noqa: F401
+
+
+def _hash_triton() -> None:
+    """Lets Triton hash its own files, which takes 0.3 s: it keeps the hash, and asks for it at each first compilation."""
+    with contextlib.suppress(ImportError):
+        from triton.runtime.cache import triton_key
+
+        triton_key()
 
 
 def become(requests: int) -> tuple[str, list[str]]:

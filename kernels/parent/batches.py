@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 BATCH_NS = {"cpu": 50e6, "cuda": 20e6}
 """On a GPU not longer: continuous work lowers the clock. Not shorter: what working after the answer could win is a larger
 share of a shorter batch. The result's page shows that share."""
@@ -20,3 +22,23 @@ def lengths(kind: str, rest: float, quick: bool) -> tuple[float, float]:
     """Of a batch (ns), and of the rest before it (s)."""
     share = QUICK[kind] if quick else 1.0
     return BATCH_NS[kind] * share, REST_S * share * rest if kind == "cuda" else 0.0
+
+
+GROWS = 16
+"""Batches grow by this factor at most."""
+
+
+def estimated(batch: Callable[[int], float], calls_for: Callable[[float], int]) -> float:
+    """Time of a call (ns), from batches that grow until they have at least half of the calls that a batch is to have; of three
+    batches of that length, the shortest.
+
+    batch: calls -> how long a batch of so many took (ns). calls_for: time of a call (ns) -> calls of a batch.
+    """
+    calls = 1
+    while True:
+        call_ns = batch(calls) / calls
+        if (wanted := calls_for(call_ns)) <= 2 * calls:
+            call_ns = min(call_ns, batch(calls) / calls, batch(calls) / calls)
+            if (wanted := calls_for(call_ns)) <= 2 * calls:
+                return call_ns
+        calls = min(wanted, GROWS * calls)

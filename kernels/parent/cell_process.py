@@ -184,12 +184,19 @@ class Cell(Child):
 
     # --- it runs only while the parent waits --------------------------------------------------------------------------
 
-    def call(self, do: str, limit_s: float = 120.0, **arguments: Any) -> Any:
+    def ask(self, do: str, limit_s: float = 120.0, **arguments: Any) -> None:
         self.wait_ready()
         self._look()
         self.thaw()
         try:
-            return super().call(do, limit_s, **arguments)
+            super().ask(do, limit_s, **arguments)
+        except BaseException:
+            self.freeze()
+            raise
+
+    def told(self, do: str, limit_s: float = 120.0) -> Any:
+        try:
+            return super().told(do, limit_s)
         finally:
             self.freeze()
 

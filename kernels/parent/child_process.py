@@ -16,7 +16,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -24,13 +23,14 @@ from typing import Any, ClassVar
 
 from pydantic import ValidationError
 
-from kernels.contract.replies import REPLIES, Answer, Fault, Reply, printable
+from kernels.contract.replies import REPLIES, Answer, Fault, Reply
 from kernels.host import processes
 from kernels.host.cpu_cache import CPU_CACHE_VARIABLE
 from kernels.host.device import Device
 from kernels.host.forking import Request
 from kernels.host.scratch import Scratch
 from kernels.nvrtc.compiler import CACHE_VARIABLE
+from kernels.parent.log import Log
 from kernels.parent.template import Forked, fork, templates
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,8 +40,6 @@ PASSED_ON = (
 )  # fmt: skip
 READY_LIMIT_S = 180.0
 LAST_WORDS_S, LOOK_EVERY_S = 1.0, 0.25
-LOG_BYTES, HEAD_BYTES = 64 * 1024, 16 * 1024
-"""Bytes of a process's output kept: of its end, and of its beginning."""
 
 
 class ChildDied(Exception):
@@ -70,47 +68,6 @@ class CommandFailed(Exception):
 
 class Cancelled(Exception):
     """The run was cancelled. The child has been killed."""
-
-
-def head_and_tail(text: str, most: int) -> str:
-    """A text that may be too long: its first quarter of `most` characters and its last three, and what lies between."""
-    if len(text) <= most:
-        return text
-    head, tail = text[: most // 4], text[-(most - most // 4) :]
-    return f"{head}\n[{len(text) - most} characters between are not shown]\n{tail}"
-
-
-class Log:
-    """The head and the tail of the child's output, and its total size."""
-
-    def __init__(self) -> None:
-        self.head = b""
-        self.chunks: deque[bytes] = deque()
-        self.kept = self.total = 0
-        self.lock = threading.Lock()
-
-    def add(self, chunk: bytes) -> None:
-        with self.lock:
-            self.total += len(chunk)
-            self.head += chunk[: HEAD_BYTES - len(self.head)]
-            self.chunks.append(chunk[-LOG_BYTES:])
-            self.kept += len(self.chunks[-1])
-            while self.kept - len(self.chunks[0]) > LOG_BYTES:
-                self.kept -= len(self.chunks.popleft())
-
-    def whole(self) -> str:
-        """All of it; of a long one its head and its tail."""
-        tail = self.tail()
-        if self.total <= LOG_BYTES:
-            return tail
-        with self.lock:
-            return printable(self.head.decode("utf-8", "replace")) + "\n" + tail
-
-    def tail(self, size: int = LOG_BYTES) -> str:
-        with self.lock:
-            text = printable(b"".join(self.chunks)[-size:].decode("utf-8", "replace"))
-        dropped = self.total - len(text.encode())
-        return (f"[{dropped} bytes before this are not shown]\n" if dropped > 1024 else "") + text
 
 
 COMPILED = {
@@ -256,14 +213,22 @@ class Child:
 
         Raises CommandFailed, ChildDied, ChildTimedOut or Cancelled.
         """
+        self.ask(do, limit_s, **arguments)
+        return self.told(do, limit_s)
+
+    def ask(self, do: str, limit_s: float = 120.0, **arguments: Any) -> None:
+        """Sends a command. `told` waits for its reply; nothing else is sent before."""
         self._stop_if_cancelled()
         self.wait_ready()
         if do == "load":
             templates.expose()
-        token = self._token = secrets.token_hex(8)
-        self._send(json.dumps({"token": token, "do": do, "with": arguments}).encode() + b"\n", limit_s)
+        self._token = secrets.token_hex(8)
+        self._send(json.dumps({"token": self._token, "do": do, "with": arguments}).encode() + b"\n", limit_s)
+
+    def told(self, do: str, limit_s: float = 120.0) -> Any:
+        """The reply to the command that was sent. Raises what `call` raises."""
         answer = self._answer(limit_s)
-        if answer.token != token or self._buffer:
+        if answer.token != self._token or self._buffer:
             raise self._forged()
         if answer.error is not None:
             raise CommandFailed(answer.error)

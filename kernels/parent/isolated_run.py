@@ -123,10 +123,13 @@ class IsolatedRun(WorkloadRun):
     def _begin(self, arm: Arm) -> None:
         """Starts the cell of an arm, checks it, and estimates its time. The baseline is also timed alone."""
         try:
-            slot = self._start(arm.name)
-            self._check(arm, slot)
+            if arm.name == self.baseline and not self.plan.verify_only:
+                self._check_beside(arm)
+            else:
+                self._check(arm, self._start(arm.name))
             if not arm.is_ok or self.plan.verify_only:
-                self.session.stop(arm.name)
+                for name in (arm.name, arm.name + AA):
+                    self.session.stop(name)
                 return
             self._step(arm, "estimate")
             self._estimate(arm)
@@ -137,6 +140,20 @@ class IsolatedRun(WorkloadRun):
                 self.before = self._alone()
         except (CommandFailed, ChildDied, ChildTimedOut) as error:
             self._blame(arm, "in its own process", error)
+
+    def _check_beside(self, arm: Arm) -> None:
+        """Checks the baseline while its second cell, for A/A, makes its first calls. If either fails, e.g. because there is no
+        memory for both at once, the baseline is checked alone."""
+        slot, other = self._start(arm.name), arm.name + AA
+        self._start(other)
+        try:
+            self.session.warm(other)
+            self._check(arm, slot)
+        except (CommandFailed, ChildDied, ChildTimedOut):
+            self.session.stop(other)
+            self._check(arm, self._start(arm.name))
+            return
+        self.session.is_warm(other, self.plan.compile_limit_s)
 
     def _start(self, name: str) -> Slot:
         slot = self.session.start(name)
@@ -209,6 +226,11 @@ class IsolatedRun(WorkloadRun):
         """Starts the cell of an arm that was checked before."""
         self.session.turn = name
         self._start(name)
+        self._first(name)
+
+    def _first(self, name: str) -> None:
+        """Calls the kernel of a cell for the first time, or the first time that its outputs are looked at."""
+        self.session.turn = name
         self.session.verify(name, self.plan.compile_limit_s, self.session.rng.randrange(2**31))
 
     def _rounds(self, alive: list[Arm]) -> Reading:
@@ -218,6 +240,8 @@ class IsolatedRun(WorkloadRun):
         for name in [*names, base + AA]:
             if name not in session.slots:
                 self._again(name)
+            elif not session.slots[name].layout:
+                self._first(name)
             session.slots[name].clear()
         drive = Drive(
             session, names, base, self.plan, session.rng.randrange(2**31), self._on_step,

@@ -16,24 +16,14 @@ from typing import Any
 
 from kernels.catalog import get_kernel
 from kernels.contract.events import Phase
-from kernels.contract.isolation import (
-    MOST_CALLS,
-    Armed,
-    Attached,
-    Called,
-    Judged,
-    Opened,
-    Output,
-    Segments,
-    Taken,
-)  # fmt: skip
+from kernels.contract.isolation import MOST_CALLS, Armed, Attached, Called, Judged, Opened, Output, Segments, Taken
 from kernels.contract.replies import Fault, Nothing, Prepared, TimedBlock
 from kernels.host.containment import why_refused
 from kernels.host.device import Device
 from kernels.operations.base import Distribution
-from kernels.parent.batches import LEAST_CALLS, lengths
+from kernels.parent.batches import LEAST_CALLS, estimated, lengths
 from kernels.parent.cell_process import Cell, ProblemCell, Suspect, Trusted
-from kernels.parent.child_process import CommandFailed
+from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.drive import kernel_of
 from kernels.parent.idleness import Idleness
 from kernels.parent.problem_session import DRAW_S, ProblemFailed, ProblemSession
@@ -57,6 +47,8 @@ LONGER, KNOWN = {"cpu": 1.03, "cuda": 1.015}, 3
 """A batch that is longer by this factor than the median of so many or more before it, of its arm, is taken once more: a host
 may take the processor away for milliseconds (docs/instrument.md#isolated)."""
 LIMIT_S = 120.0
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+"""A cell cannot take the memory of its input sets away while others use it."""
 FIRST_FILE = 256
 """Files of input sets have at least this number: a forked process has no other of such a number."""
 
@@ -153,9 +145,8 @@ class IsolatedSession:
             made = os.memfd_create("input-sets", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
             memory = fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, FIRST_FILE)
             os.close(made)
-        return kind(
-            self.device, self.should_stop, memory, not self.why_same_user, environment, self.independent
-        ), memory
+        made_cell = kind(self.device, self.should_stop, memory, not self.why_same_user, environment, self.independent)
+        return made_cell, memory
 
     def _shared(self, memory: int | None, more: int = 0) -> tuple[str, str]:
         """Makes the file of a process's input sets as large as they are, and this much more: its path for the trusted process,
@@ -250,6 +241,22 @@ class IsolatedSession:
         mine.inputs_changed |= judged.inputs_changed
         return judged.readings[0], took_s
 
+    def warm(self, slot: str) -> None:
+        """Lets a cell make its first calls while others are used: they load libraries. `is_warm` waits for them."""
+        with self.during("inputs"):
+            self._write(LIMIT_S, calls=VERIFY_CALLS, cell=slot, seed=self._seed(), distribution="normal")
+        self.slots[slot].cell.ask("run", calls=VERIFY_CALLS)
+
+    def is_warm(self, slot: str, limit_s: float) -> bool:
+        """Whether a cell has made its first calls. If not, it is ended."""
+        try:
+            with self.during("first call"):
+                self.slots[slot].cell.told("run", limit_s)
+        except (CommandFailed, ChildDied, ChildTimedOut):
+            self.stop(slot)
+            return False
+        return True
+
     def _write(self, limit_s: float, seed: int, calls: int, **more: Any) -> None:
         """Fresh values for the first input sets of a cell."""
         if self.source:
@@ -292,14 +299,8 @@ class IsolatedSession:
         return min(self.room, max(LEAST_CALLS[self.device.kind], round(self.batch_ns / call_ns)))
 
     def estimate(self, slot: str, limit_s: float) -> float:
-        """Time of a call (ns), from batches that grow until they are long enough."""
-        calls, call_ns = 1, 0.0
-        while calls:
-            ticks = [self.batch(slot, calls, limit_s, "estimate", is_judged=False) / calls for _ in range(3)]
-            call_ns = min(ticks)
-            wanted = self.calls_for(call_ns)
-            calls = min(wanted, 16 * calls) if wanted > 2 * calls else 0
-        return call_ns
+        """Time of a call (ns)."""
+        return estimated(lambda calls: self.batch(slot, calls, limit_s, "estimate", is_judged=False), self.calls_for)
 
     def batch(
         self, slot: str, calls: int, limit_s: float = LIMIT_S, phase: Phase = "rounds", is_judged: bool = True
@@ -389,7 +390,3 @@ def _end(cell: Cell, memory: int | None) -> None:
     cell.close()
     if memory is not None:
         os.close(memory)
-
-
-SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-"""A cell cannot take the memory away while others use it."""

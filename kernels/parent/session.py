@@ -10,8 +10,9 @@ from typing import Any
 from kernels.host.device import Device
 from kernels.host.scratch import Scratch
 from kernels.parent.arm import Arm
-from kernels.parent.child_process import CannotStart, Child, ChildDied, ChildTimedOut, CommandFailed, head_and_tail
+from kernels.parent.child_process import CannotStart, Child, ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.drive import Commands
+from kernels.parent.log import head_and_tail
 from kernels.parent.stopwatch import Stopwatch
 from kernels.workload import Workload
 

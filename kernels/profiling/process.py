@@ -21,7 +21,8 @@ from kernels.host.device import Device
 from kernels.host.needed import hidden, readable
 from kernels.host.scratch import Scratch, given
 from kernels.parent.cell_process import free_uid
-from kernels.parent.child_process import Log, child_environment
+from kernels.parent.child_process import child_environment
+from kernels.parent.log import Log
 from kernels.parent.template import templates
 
 LOOK_S = 0.25

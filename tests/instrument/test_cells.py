@@ -27,9 +27,10 @@ from kernels.host.device import find_device
 from kernels.host.view import closed_folders
 from kernels.parent import idleness, isolated_session
 from kernels.parent.arm import Arm
-from kernels.parent.batches import lengths
+from kernels.parent.batches import estimated, lengths
 from kernels.parent.cell_process import Cell, Suspect, TrustedEnded
 from kernels.parent.child_process import Cancelled, ChildTimedOut, CommandFailed
+from kernels.parent.drive import AA
 from kernels.parent.idleness import Idleness
 from kernels.parent.isolated_run import IsolatedRun
 from kernels.parent.isolated_session import IsolatedSession
@@ -49,6 +50,36 @@ def session():
     made.start("eager")
     yield made
     made.close()
+
+
+def test_a_second_cell_makes_its_first_calls_while_the_first_one_is_checked(session):
+    session.start("eager" + AA)
+    session.warm("eager" + AA)
+    reading, _ = session.verify("eager", 60.0, 7)
+    assert reading["frobenius"] < 1e-5 and session.is_warm("eager" + AA, 60.0)
+    assert not session.slots["eager" + AA].layout, "its outputs have not been looked at"
+    assert session.verify("eager" + AA, 60.0, 7)[0]["frobenius"] < 1e-5
+    session.stop("eager" + AA)
+
+
+def test_a_second_cell_whose_first_calls_fail_is_ended_and_nobody_is_to_blame(session):
+    cell = session.start("eager" + AA).cell
+    session.warm("eager" + AA)
+    cell.told("run")  # so the next reply never comes
+    cell.kill()
+    assert not session.is_warm("eager" + AA, 60.0) and "eager" + AA not in session.slots
+    assert session.verify("eager", 60.0, 7)[0]["frobenius"] < 1e-5
+
+
+def test_an_estimate_grows_to_long_batches_and_takes_the_shortest_of_three():
+    taken = []
+
+    def batch(calls):
+        taken.append(calls)
+        return 250_000 + calls * 24_000 + 1_000_000 * (len(taken) == 4)
+
+    call_ns = estimated(batch, lambda call_ns: max(1, round(10e6 / call_ns)))
+    assert taken == [1, 16, 252, 252, 252] and 24_000 < call_ns < 25_100
 
 
 INTO = """

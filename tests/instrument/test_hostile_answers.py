@@ -25,9 +25,10 @@ from kernels.parent import cell_process
 from kernels.parent.arm import Arm
 from kernels.parent.batches import lengths
 from kernels.parent.cell_process import Cell
-from kernels.parent.child_process import Cancelled, ChildDied, ChildTimedOut, CommandFailed, Log
+from kernels.parent.child_process import Cancelled, ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.idleness import Idleness
 from kernels.parent.isolated_session import VERIFY_CALLS, IsolatedSession, Slot
+from kernels.parent.log import Log
 from kernels.parent.results import json_safe
 from kernels.parent.stopwatch import Stopwatch
 

@@ -1,6 +1,6 @@
 """A log that is too long keeps its beginning, where a cause often stands, and its end, and says what is between."""
 
-from kernels.parent.child_process import HEAD_BYTES, LOG_BYTES, Log, head_and_tail
+from kernels.parent.log import HEAD_BYTES, LOG_BYTES, Log, head_and_tail
 
 
 def test_a_short_log_is_whole():
