@@ -35,6 +35,7 @@ from kernels.parent.idleness import Idleness
 from kernels.parent.isolated_run import IsolatedRun
 from kernels.parent.isolated_session import IsolatedSession
 from kernels.parent.reading import Reading
+from kernels.parent.results import Limits, arm_results
 from kernels.parent.slot import overlap
 from kernels.protocol import EFFORTS, Protocol
 from kernels.workload import Workload
@@ -588,6 +589,54 @@ def test_a_baseline_that_is_as_fast_as_alone_is_left_alone():
     run = Disturbed([STEADY, STEADY], STEADY, honest=1.0)
     assert run._disturbed(run.reading) == []
     assert run.reading.notes == []
+
+
+class Failing(IsolatedRun):
+    """A run of three processes; in the second one, `fails` fails."""
+
+    baseline = "sdpa"
+
+    def __init__(self, fails):
+        self.arms, self.fails, self.asked = [Arm("sdpa"), Arm("mine"), Arm("yours")], fails, 0
+        self.plan = SimpleNamespace(verify_only=False, processes=3)
+        self.session = SimpleNamespace(turn="", slots={}, stop=lambda name: None)
+
+    def _begin(self, arm): ...
+
+    def _recheck(self, alive, reading): ...
+
+    def _disturbed(self, reading):
+        return []
+
+    def _rounds(self, alive):
+        self.asked += 1
+        if self.asked == 2:
+            self.session.turn = self.fails
+            raise CommandFailed(Fault(kind="raised", message="it broke"))
+        names = [arm.name for arm in alive]
+        base = self.baseline if self.baseline in names else names[0]
+        return Reading("batch", {name: [[100.0], [101.0]] for name in [*names, base + AA]})
+
+
+@pytest.mark.parametrize("fails", ["sdpa", "sdpa" + AA])
+def test_no_reading_of_a_baseline_is_left_that_failed_in_a_later_process(fails):
+    run = Failing(fails)
+    whole = run._measure()
+    assert [len(part.blocks) for part in whole.processes] == [3, 3, 3] and run.asked == 5
+    assert all("sdpa" not in part.blocks for part in whole.processes)
+    assert [arm.status for arm in run.arms] == ["failed", "ok", "ok"]
+    results = arm_results(run.arms, whole, "mine", Limits(SMALL.problem, ""), 1)  # it takes the baseline's place
+    assert [arm.p50_ms is None for arm in results] == [True, False, False]
+
+
+def test_the_readings_of_others_stay_when_a_candidate_fails_in_a_later_process():
+    run = Failing("mine")
+    whole = run._measure()
+    assert [sorted(part.blocks) for part in whole.processes[:2]] == [
+        ["mine", "sdpa", "sdpa" + AA, "yours"],
+        ["sdpa", "sdpa" + AA, "yours"],
+    ]
+    assert [arm.status for arm in run.arms] == ["ok", "failed", "ok"] and run.asked == 4
 
 
 class Counting(IsolatedRun):

@@ -95,7 +95,7 @@ def _count(m, n, block_m, block_n):
     limits={"batch": (1,)},
     space={
         "block_m": (16, 32, 64, 128), "block_n": (16, 32, 64, 128, 256), "block_k": (32, 64, 128, 256), "warps": (4, 8),
-        "stages": (2, 3, 4, 5), "splits": (1, 2, 4, 8, 16), "group": (4, 8), "parts": (1, 2),
+        "stages": (2, 3, 4, 5), "splits": (1, 2, 4, 8, 16, 32, 64), "group": (4, 8), "parts": (1, 2),
     },
 )  # fmt: skip
 def triton_split_gemm(a, b, *, settings=None):
