@@ -23,7 +23,7 @@ from kernels.parent.groups import Group
 from kernels.parent.isolated_session import LIMIT_S, IsolatedSession
 from kernels.parent.problem_session import ProblemFailed
 from kernels.parent.problem_tests import has_tests, outcomes, tell
-from kernels.parent.reading import Reading, joined
+from kernels.parent.reading import Reading, joined, of_one_baseline
 from kernels.parent.session import ERROR_TAIL
 from kernels.parent.slot import Slot
 from kernels.parent.workload_run import WorkloadRun
@@ -107,8 +107,6 @@ class IsolatedRun(WorkloadRun):
                 disturbing = self._disturbed(reading)
             except (CommandFailed, ChildDied, ChildTimedOut) as error:
                 self._blame(by_name[kernel_of(self.session.turn)], "timing", error)
-                if self.session.turn in (self.baseline, self.baseline + AA):
-                    readings.clear()  # nothing is compared with it any more
                 continue
             for arm in disturbing:
                 arm.fail(Status.SUSPECT, "the baseline is slower while the process of this kernel exists")
@@ -118,7 +116,7 @@ class IsolatedRun(WorkloadRun):
                     break
                 for name in list(self.session.slots):  # the next readings come from new processes
                     self.session.stop(name)
-        return joined(readings) if readings else None
+        return joined(of_one_baseline(readings, self.baseline)) if readings else None
 
     # --- one arm: start, check, estimate --------------------------------------------------------------------------------
 

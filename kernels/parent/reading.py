@@ -82,6 +82,12 @@ def between(got: TimedBlock) -> tuple[float, float]:
     return statistics.median(got.between_ns), statistics.median(got.ticks_ns)
 
 
+def of_one_baseline(readings: list[Reading], baseline: str) -> list[Reading]:
+    """The readings that have the baseline, if the first one has it: in a later process it may have failed."""
+    has = baseline in readings[0].blocks
+    return [reading for reading in readings if not has or baseline in reading.blocks]
+
+
 def joined(readings: list[Reading]) -> Reading:
     """The readings of several processes, one after the other, as one."""
     first = readings[0]

@@ -18,7 +18,7 @@ from kernels.parent.engine import Engine, Timed
 from kernels.parent.groups import Group
 from kernels.parent.parts import BaselineTimes, Part, parts
 from kernels.parent.parts import judge as judge_baseline
-from kernels.parent.reading import joined
+from kernels.parent.reading import joined, of_one_baseline
 from kernels.parent.results import Limits, arm_results, json_safe, reading_fields
 from kernels.parent.seeds import Draws, secret
 from kernels.protocol import Protocol
@@ -129,7 +129,7 @@ class WorkloadRun:
                 before += [one.reading for one in again if one.group == timed.group]
         for timed, each in zip(timed_groups, readings, strict=True):
             if known := [reading for reading in each if reading]:
-                timed.reading = joined(known)
+                timed.reading = joined(of_one_baseline(known, self.baseline))
         return timed_groups
 
     def _another_process(self, number: int, mode: str) -> list[Timed]:

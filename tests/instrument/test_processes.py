@@ -21,7 +21,7 @@ from kernels.analysis.processes import (
 from kernels.analysis.statistics import change, for_many, margin_from, word
 from kernels.contract.arm_result import Ratio
 from kernels.contract.export import read_export
-from kernels.parent.reading import Reading, joined
+from kernels.parent.reading import Reading, joined, of_one_baseline
 from kernels.parent.results import reading_fields, speedup
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -239,6 +239,14 @@ def test_readings_of_several_processes_are_one_with_a_ratio_of_each():
     assert reading_fields(whole, "sdpa", "NVIDIA H200")["protocol"]["processes"] == 3
     assert joined(each[:1]) is each[0]
     assert speedup(each[0], "sdpa", "mine", "NVIDIA H200")["by_process"] is None
+
+
+def test_a_process_in_which_the_baseline_failed_is_left_out():
+    whole, without = reading(1.1), reading(1.1)
+    del without.blocks["sdpa"], without.blocks["sdpa (A/A)"]
+    assert of_one_baseline([whole, without, whole], "sdpa") == [whole, whole]
+    assert of_one_baseline([without, whole], "sdpa") == [without, whole], "another arm takes its place"
+    assert speedup(joined(of_one_baseline([whole, without], "sdpa")), "sdpa", "mine", "")["speedup"] > 1.09
 
 
 def test_a_noisy_process_widens_the_margin_of_all():
