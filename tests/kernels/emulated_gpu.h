@@ -151,6 +151,7 @@ inline float __int_as_float(unsigned x) { return bits<float>(x); }
 template <typename Use>
 auto together(const void* given, Use use) {
     Warp& warp = warp_of_thread();
+    if (blockDim.x * blockDim.y * blockDim.z % 32) fputs("a warp without all of its lanes exchanges values\n", stderr), abort();
     warp.given[now % 32] = given;
     meet(warp.meeting, 32);
     auto found = use(warp.given);

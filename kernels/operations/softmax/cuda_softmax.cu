@@ -2,9 +2,9 @@
 // @kernel("softmax", dtypes=("float16", "bfloat16", "float32"), needs=cuda(min_capability=8.0),
 //         space={"threads": (4, 8, 16, 32, 64, 128, 256, 512, 1024)})
 // @launch(grid=ceil_div(rows, ROWS), block=ROWS * THREADS, shared=cols * itemsize if SHARED else 0,
-//         defines={"COLS": cols,
-//                  "SHARED": 32768 < cols * itemsize and cols * itemsize <= 73728 and cols * itemsize % 16 == 0,
-//                  "THREADS": min(512, max(4, next_power_of_2(ceil_div(cols * itemsize, 64)))), "ROWS": 128 // THREADS if THREADS <= 32 else 1})
+//         defines={"COLS": cols, "THREADS": min(512, max(4, next_power_of_2(ceil_div(cols * itemsize, 64)))),
+//                  "SHARED": THREADS > 32 and 32768 < cols * itemsize and cols * itemsize <= 73728 and cols * itemsize % 16 == 0,
+//                  "ROWS": 128 // THREADS if THREADS <= 32 else 1})
 // @call("softmax<T>", x, out, rows)
 
 #include <cuda_bf16.h>
@@ -14,6 +14,7 @@
 // THREADS have a row, which is part of a warp or several of them.
 constexpr int LANES = THREADS < 32 ? THREADS : 32, WARPS = THREADS / LANES;
 static_assert(ROWS == 1 || WARPS == 1, "rows of several warps would share their sums");
+static_assert(ROWS == 1 || !SHARED, "rows would share the memory that one of them is copied to");
 constexpr float NONE = -3.4028235e38f, LOG2E = 1.4426950408889634f;
 
 template <typename T, int N> struct alignas(N * sizeof(T)) Packet {
