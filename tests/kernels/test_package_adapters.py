@@ -152,3 +152,28 @@ def test_the_cute_dsl_refuses_a_k_that_it_cannot_compile(monkeypatch, trans_a, t
         else:
             tilelang_gemm.tilelang_cutedsl(*inputs.tensors, **inputs.options)
         tilelang_gemm.tilelang(*inputs.tensors, **inputs.options)
+
+
+@pytest.mark.parametrize(
+    ("operation", "cols", "dtype", "why"),
+    [
+        ("softmax", 63, torch.float32, "multiples of 4 columns"),
+        ("softmax", 12, torch.float16, "multiples of 8 columns"),
+        ("rms_norm", 63, torch.bfloat16, "even numbers of columns"),
+        ("layer_norm", 1, torch.float16, "even numbers of columns"),
+        ("cross_entropy", 63, torch.float16, "even numbers of columns"),
+    ],
+)
+def test_a_width_that_quack_cannot_copy_is_unsupported(operation, cols, dtype, why):
+    call = load(get_kernel(operation, "quack")).call
+    x, weight, targets = torch.zeros(5, cols, dtype=dtype), torch.ones(cols, dtype=dtype), torch.zeros(5).long()
+    others = {"softmax": (), "rms_norm": (weight,), "layer_norm": (weight, weight), "cross_entropy": (targets,)}
+    with pytest.raises(Unsupported, match=why):
+        call(x, *others[operation], **({"eps": 1e-5} if "norm" in operation else {}))
+
+
+def test_quack_is_asked_for_widths_that_it_can_copy(monkeypatch):
+    planted(monkeypatch, "quack", softmax=lambda x: x.softmax(-1), rmsnorm=lambda x, weight, eps: x * weight)
+    assert load(get_kernel("softmax", "quack")).call(torch.zeros(5, 12)).shape == (5, 12)
+    half = torch.zeros(5, 62, dtype=torch.float16)
+    assert load(get_kernel("rms_norm", "quack")).call(half, half[0], eps=1e-6).shape == (5, 62)
