@@ -27,7 +27,11 @@ def is_of_a_run(path):
 
 
 FILES = [path.name for path in sorted(FOLDER.glob("*.json")) if is_of_a_run(path)]
-WITH_HEADLINES = ("canonical-h200-of-four-2026-11-28.json", "softmax-h100-2026-11-27.json", "gelu-h200-2026-11-24.json")
+WITH_HEADLINES = (
+    "canonical-h200-of-four-2026-11-28.json",
+    "decode-h200-2026-11-24.json",
+    "rms-norm-h100-2026-11-27.json",
+)
 WIDEST, SAME = 0.05, 0.01
 WORDS = ("FASTER", "SLOWER", "SAME", "UNDECIDED")
 HEADLINE = re.compile(
