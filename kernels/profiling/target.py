@@ -100,7 +100,7 @@ def timeline(call: Callable[[], Any], synchronize: Callable[[], None], kind: str
     profiler = _profiled(call, synchronize, kind)
     busy_ns, kernels = _on_device(profiler) if kind == "cuda" else (None, None)
     by = "self_cuda_time_total" if kind == "cuda" else "self_cpu_time_total"
-    averages = profiler.key_averages()
+    averages = profiler.key_averages(group_by_input_shape=True)
     table = averages.table(sort_by=by, row_limit=TABLE_ROWS, max_name_column_width=TABLE_NAME)
     trace, missing = _trace(profiler)
     return Timeline(
@@ -135,7 +135,7 @@ def _profiled(call: Callable[[], Any], synchronize: Callable[[], None], kind: st
     with profile(activities=activities):  # its first use takes seconds, which no trace should show
         call()
         synchronize()
-    with profile(activities=activities, record_shapes=True) as profiler:
+    with profile(activities=activities, record_shapes=True, profile_memory=True) as profiler:
         for number in range(TRACED):
             with record_function(f"{ANNOTATED} {number + 1}"):
                 call()

@@ -39,7 +39,7 @@ CONFIRMED, UNCONFIRMED, UNDECIDED = "confirmed", "unconfirmed", "undecided"
 FIELDS = (
     "operation", "workload", "workload_key", "dtype", "gpu", "host", "state", "kernel", "not_apart", "undecided", "baseline",
     "speedup", "speedup_low", "speedup_high", "comparisons", "p50_ms", "limit_ms", "limit_share", "mode", "person",
-    "measured_at", "run", "result", "sha256", "fingerprint",
+    "measured_at", "run", "result", "sha256", "commit", "fingerprint",
 )  # fmt: skip
 
 
@@ -382,13 +382,15 @@ def source_of(placed: Placed) -> tuple[str, str | None]:
 
 def rows(made: Board, places: Iterable[Place]) -> Iterator[dict[str, Any]]:
     """One row of FIELDS per record; a place with both has two. Where it is undecided who is best, a row has no kernel."""
-    for place in places:
-        for record in (place.record, place.rumour):
-            if record is not None:
-                yield _row(made, place, record)
+    found = [(place, record) for place in places for record in (place.record, place.rumour) if record is not None]
+    ran_in = Environment.objects.filter(pk__in={record.point.environment for _, record in found})
+    commits = dict(ran_in.values_list("pk", "body__commit"))
+    for place, record in found:
+        yield _row(made, place, record, commits.get(record.point.environment) or "")
 
 
-def _row(made: Board, place: Place, record: Record) -> dict[str, Any]:
+def _row(made: Board, place: Place, record: Record, commit: str) -> dict[str, Any]:
+    """commit: of the repository that the run's host had; with a + if its files had changed since."""
     point, ratio = None if record.names_nobody else record.point, record.best.ratio if record.best else None
     return {
         "operation": place.workload.operation,
@@ -415,6 +417,7 @@ def _row(made: Board, place: Place, record: Record) -> dict[str, Any]:
         "run": point and point.run,
         "result": point and point.pk,
         "sha256": point and point.sha256,
+        "commit": commit if point else "",
         "fingerprint": record.series.terms.fingerprint,
     }
 

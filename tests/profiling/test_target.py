@@ -78,6 +78,7 @@ def test_a_timeline_has_times_a_table_and_a_trace_that_perfetto_opens():
     assert 0 < seen.enqueue_ns <= seen.call_ns
     assert (seen.busy_ns, seen.kernels) == (None, None)  # only a GPU has them
     assert "aten::layer_norm" in seen.table
+    assert all(column in seen.table for column in ("CPU Mem", "Input Shapes")), "memory, and what it was called with"
     names = {event.get("name") for event in trace_of(seen)["traceEvents"]}
     assert {"call 1", "call 2", "call 3", "aten::layer_norm"} <= names
     assert len(found.sha256) == 64

@@ -618,6 +618,8 @@ def test_files_have_what_the_page_has(owner, measured):
     assert list(table[0]) == list(FIELDS) == list(rows[0]) and len(table) == len(rows) == 3
     assert [row["state"] for row in rows] == ["confirmed", "unconfirmed", "confirmed"]
     assert rows[0]["host"] == "gpu-1" and rows[0]["speedup_low"] < rows[0]["speedup"] < rows[0]["speedup_high"]
+    of_runs = dict(Run.objects.values_list("pk", "environment__body__commit"))
+    assert [row["commit"] for row in rows] == [of_runs[row["run"]] for row in rows] and all(of_runs.values())
     assert owner.get("/leaderboard.json?show=unconfirmed").json()["leaderboard"] == []
 
 
@@ -628,7 +630,7 @@ def test_files_name_no_kernel_where_nothing_is_decided(owner, measured):
     run.measurements.update(margin=0.09)
     noted(run)
     (row,) = owner.get("/leaderboard.json").json()["leaderboard"]
-    assert (row["state"], row["kernel"], row["undecided"]) == ("undecided", "", "triton-flash compiled")
+    assert (row["state"], row["kernel"], row["undecided"], row["commit"]) == ("undecided", "", "triton-flash compiled", "")
     assert {row[name] for name in ("speedup", "p50_ms", "limit_share", "run", "result", "sha256")} == {None}
     assert row["baseline"] == "sdpa" and row["limit_ms"]
     (line,) = csv.DictReader(io.StringIO(owner.get("/leaderboard.csv").content.decode()))
