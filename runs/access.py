@@ -22,11 +22,13 @@ from runs.models.share import TOKEN
 
 OF_A_RUN = frozenset({
     "run", "run_live", "run_csv", "run_json", "run_jsonl", "run_md", "run_yaml", "chart_json", "chart_svg", "chart_png", "result",
-    "result_csv", "result_json", "result_chart_json", "result_chart_svg", "result_profile_json", "result_profile_txt",
-    "result_profile_trace",
+    "result_csv", "result_json", "result_chart_json", "result_chart_svg", "result_chart_png", "result_profile_json",
+    "result_profile_txt", "result_profile_trace",
 })  # fmt: skip
 """Names of the addresses that a run's link opens; each has the run's number as `pk`."""
-OF_A_SESSION = frozenset({"session_report", "session_md", "session_html", "session_chart_json", "session_chart_svg"})
+OF_A_SESSION = frozenset({
+    "session_report", "session_md", "session_html", "session_chart_json", "session_chart_svg", "session_chart_png",
+})  # fmt: skip
 """The same of a session's report."""
 STATUS = "status"
 """Where one status page was, before there were several: its old links lead on."""

@@ -105,8 +105,6 @@ urlpatterns = [
     path("sessions/<id:pk>.md", session_report.report_md, name="session_md"),
     path("sessions/<id:pk>.html", session_report.report_html, name="session_html"),
     path("sessions/<id:pk>/report/", session_report.report_page, name="session_report"),
-    path("sessions/<id:pk>/charts/<slug:name>.json", session_report.chart_json, name="session_chart_json"),
-    path("sessions/<id:pk>/charts/<slug:name>.svg", session_report.chart_svg, name="session_chart_svg"),
     path("sessions/<id:pk>/share/", share.share_session, name="share_session"),
     path("sessions/<id:pk>/unshare/", share.unshare_session, name="unshare_session"),
     path("sessions/<id:pk>/edit/", sessions.edit, name="edit_session"),
@@ -144,8 +142,6 @@ urlpatterns = [
     path("runs/<id:pk>/results/<id:result_pk>/", result.result, name="result"),
     path("runs/<id:pk>/results/<id:result_pk>.csv", result.samples_csv, name="result_csv"),
     path("runs/<id:pk>/results/<id:result_pk>.json", result.result_json, name="result_json"),
-    path("runs/<id:pk>/results/<id:result_pk>/charts/<slug:name>.json", result.chart_json, name="result_chart_json"),
-    path("runs/<id:pk>/results/<id:result_pk>/charts/<slug:name>.svg", result.chart_svg, name="result_chart_svg"),
     path("runs/<id:pk>/results/<id:result_pk>/profile/", profiles.profile_result, name="profile_result"),
     path("runs/<id:pk>/results/<id:result_pk>/profile.json", profiles.profile_json, name="result_profile_json"),
     path("runs/<id:pk>/results/<id:result_pk>/profile.txt", profiles.profile_txt, name="result_profile_txt"),
@@ -169,8 +165,10 @@ urlpatterns = [
     path("changes.json", changes.changes_json, name="changes_json"),
     *(
         path(f"{address}.{kind}", view, {"kind": kind}, name=f"{name}_{kind}")
-        for kind in ("json", "svg")
+        for kind in ("json", "svg", "png")
         for address, view, name in (
+            ("sessions/<id:pk>/charts/<slug:name>", session_report.chart, "session_chart"),
+            ("runs/<id:pk>/results/<id:result_pk>/charts/<slug:name>", result.chart, "result_chart"),
             ("changes/<id:pk>/trend", week.trend, "trend"),
             ("leaderboard/<slug:key>/steps", week.record, "record_steps"),
             ("gpus/<id:pk>/day", week.day, "gpu_day"),
@@ -210,7 +208,7 @@ urlpatterns = [
     path("tiers/<slug:key>/<slug:mode>/pin/", tier_workload.pin, name="pin_baseline"),
     *(
         path(f"tiers/{address}.{kind}", view, {"kind": kind}, name=f"{name}_{kind}")
-        for kind in ("json", "svg")
+        for kind in ("json", "svg", "png")
         for address, view, name in (
             ("charts/progress", tiers.progress_chart, "tiers_progress"),
             ("<slug:key>/<slug:mode>/charts/ladder", tier_workload.ladder_chart, "ladder_chart"),

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 
 from runs.charts.pictures import image
+from runs.charts.theme import THEMES
 from runs.views.downloads import saved_as
+
+
+def palette_of(request: HttpRequest) -> str:
+    """The name of the palette that an address asks for; light if it asks for none. Raises Http404."""
+    theme = request.GET.get("theme", "light")
+    if theme not in THEMES:
+        raise Http404(f"there is no chart in '{theme}'")
+    return theme
 
 
 def as_file(spec: dict[str, Any], kind: str, palette: str, name: str) -> HttpResponse:

@@ -20,13 +20,13 @@ from kernels.contract.arm_result import MOST_KERNELS_RAN, ArmResult, CrossCheck
 from kernels.contract.events import Measured
 from kernels.report.tables import under_load
 from runs.charts import distribution
-from runs.charts.theme import THEMES
 from runs.models import Run
 from runs.queries import measurements, point_rows
 from runs.queries.measurements import StoredArm, StoredMeasured
 from runs.templatetags.figures import grouped, us
 from runs.views import correctness
 from runs.views.downloads import csv_file
+from runs.views.pictures import as_file, palette_of
 from runs.views.profiles import panel
 from runs.views.result_protocol import isolation_of, needed, parts_of_interval, protocol_of, telemetry_of
 
@@ -264,21 +264,13 @@ def result_json(request: HttpRequest, pk: int, result_pk: int) -> HttpResponse:
     return JsonResponse(data | {"measurement": measured, "result": result})
 
 
-def _spec(request: HttpRequest, pk: int, result_pk: int, name: str) -> dict[str, Any]:
-    theme, narrow = request.GET.get("theme", "light"), "narrow" in request.GET
-    if name not in distribution.NAMES or theme not in THEMES:
-        raise Http404(f"there is no chart '{name}' in '{theme}'")
+def chart(request: HttpRequest, pk: int, result_pk: int, name: str, kind: str) -> HttpResponse:
+    theme, narrow = palette_of(request), "narrow" in request.GET
+    if name not in distribution.NAMES:
+        raise Http404(f"there is no chart '{name}'")
     subject = Subject.of(pk, result_pk)
     arms = distribution.arms_of(subject.result, subject.baseline)
     if not arms:
         raise Http404(deleted(when) if (when := subject.run.samples_deleted_at) else "not timed")
-    return distribution.spec_of(arms, name, theme, narrow, is_paired(subject.measured))
-
-
-def chart_json(request: HttpRequest, pk: int, result_pk: int, name: str) -> HttpResponse:
-    return JsonResponse(_spec(request, pk, result_pk, name))
-
-
-def chart_svg(request: HttpRequest, pk: int, result_pk: int, name: str) -> HttpResponse:
-    svg = distribution.svg_of(_spec(request, pk, result_pk, name))
-    return HttpResponse(svg, content_type="image/svg+xml")
+    spec = distribution.spec_of(arms, name, theme, narrow, is_paired(subject.measured))
+    return as_file(spec, kind, theme, f"result-{result_pk}-{name}")

@@ -9,7 +9,7 @@ from typing import Any
 
 import vl_convert
 from django.conf import settings
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.template.loader import render_to_string
 from django.urls import reverse
@@ -19,6 +19,7 @@ from runs.charts.theme import STAND_INS, THEMES, in_theme
 from runs.models import Session, Share, TierScale
 from runs.queries.session_report import SessionReport, session_report
 from runs.views.downloads import download
+from runs.views.pictures import as_file, palette_of
 from runs.views.run import link_of
 from runs.views.session_markdown import as_markdown
 
@@ -94,22 +95,10 @@ def stylesheet() -> str:
     return (settings.BASE_DIR / "static" / "site.css").read_text().replace("</", "<\\/")
 
 
-def _spec(request: HttpRequest, pk: int, name: str) -> dict[str, Any]:
-    theme = request.GET.get("theme", "light")
-    if theme not in THEMES:
-        raise Http404(f"there is no chart in '{theme}'")
-    chart = session_charts.draw(
-        name, session_report(get_session(pk)).figures, THEMES[theme], narrow="narrow" in request.GET
-    )
-    if chart is None:
+def chart(request: HttpRequest, pk: int, name: str, kind: str) -> HttpResponse:
+    theme = palette_of(request)
+    figures, narrow = session_report(get_session(pk)).figures, "narrow" in request.GET
+    drawn = session_charts.draw(name, figures, THEMES[theme], narrow=narrow)
+    if drawn is None:
         raise Http404("there is nothing to draw")
-    spec: dict[str, Any] = chart.to_dict(validate=False)
-    return spec
-
-
-def chart_json(request: HttpRequest, pk: int, name: str) -> HttpResponse:
-    return JsonResponse(_spec(request, pk, name))
-
-
-def chart_svg(request: HttpRequest, pk: int, name: str) -> HttpResponse:
-    return HttpResponse(vl_convert.vegalite_to_svg(_spec(request, pk, name)), content_type="image/svg+xml")
+    return as_file(drawn.to_dict(validate=False), kind, theme, f"session-{pk}-{name}")

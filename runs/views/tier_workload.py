@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import vl_convert
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
@@ -26,6 +25,7 @@ from runs.queries.ratio import Ratio
 from runs.queries.targets import REACHED, Progress, drift_there
 from runs.templatetags.figures import grouped, timespan, us
 from runs.views.downloads import csv_file
+from runs.views.pictures import as_file, palette_of
 from runs.views.target_form import TargetForm
 from runs.views.tiers import Standing, unconfirmed, where_measured, with_ends
 
@@ -199,14 +199,9 @@ def _tie(one: Ladder, ahead: list[tuple[Point, Ratio]]) -> str:
 # --- charts -----------------------------------------------------------------------------------------------------------
 
 
-def _answer(request: HttpRequest, draw: Any, kind: str) -> HttpResponse:
-    theme = request.GET.get("theme", "light")
-    if theme not in THEMES:
-        raise Http404(f"there is no chart in '{theme}'")
-    spec = draw(THEMES[theme]).to_dict(validate=False)
-    if kind == "json":
-        return JsonResponse(spec)
-    return HttpResponse(vl_convert.vegalite_to_svg(spec), content_type="image/svg+xml")
+def _answer(request: HttpRequest, draw: Any, kind: str, name: str) -> HttpResponse:
+    theme = palette_of(request)
+    return as_file(draw(THEMES[theme]).to_dict(validate=False), kind, theme, name)
 
 
 def ladder_chart(request: HttpRequest, key: str, mode: str, kind: str) -> HttpResponse:
@@ -214,7 +209,7 @@ def ladder_chart(request: HttpRequest, key: str, mode: str, kind: str) -> HttpRe
     standing, one = one_of(request, key, mode)
     aim, narrow = _target(standing, one), "narrow" in request.GET
     goal = aim.goal_ms if aim else None
-    return _answer(request, lambda colours: ladder_charts.ladder(one, goal, colours, narrow), kind)
+    return _answer(request, lambda colours: ladder_charts.ladder(one, goal, colours, narrow), kind, f"times-{key}")
 
 
 def climb_chart(request: HttpRequest, key: str, mode: str, kind: str) -> HttpResponse:
@@ -224,7 +219,12 @@ def climb_chart(request: HttpRequest, key: str, mode: str, kind: str) -> HttpRes
     if not steps:
         raise Http404("no record is confirmed there")
     wanted = one.base_ms / aim.goal_ms if aim and aim.goal_ms else None
-    return _answer(request, lambda colours: ladder_charts.climb(steps, one, wanted, timezone.now(), colours), kind)
+    return _answer(
+        request,
+        lambda colours: ladder_charts.climb(steps, one, wanted, timezone.now(), colours),
+        kind,
+        f"records-{key}",
+    )
 
 
 # --- what a person decides --------------------------------------------------------------------------------------------

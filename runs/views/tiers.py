@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-import vl_convert
 from django.db.models import Count, F, Max, Q
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -27,6 +26,7 @@ from runs.queries.ratio import Ratio
 from runs.queries.targets import Progress
 from runs.templatetags.figures import grouped, timespan
 from runs.views.downloads import csv_file
+from runs.views.pictures import as_file, palette_of
 
 MOST_ROWS = 60
 """Workloads on the page; the files have all."""
@@ -334,9 +334,7 @@ def tiers(request: HttpRequest) -> HttpResponse:
 
 def progress_chart(request: HttpRequest, kind: str) -> HttpResponse:
     """On how many workloads each tier was reached, by date."""
-    standing, theme = Standing.of(request), request.GET.get("theme", "light")
-    if theme not in THEMES:
-        raise Http404(f"there is no chart in '{theme}'")
+    standing, theme = Standing.of(request), palette_of(request)
     records = week.records(
         one.series.terms.workload for one in standing.ladders if one.best and _is_record(one.best[0])
     )
@@ -350,9 +348,7 @@ def progress_chart(request: HttpRequest, kind: str) -> HttpResponse:
     if not any(reached.values()):
         raise Http404("no confirmed record reaches a tier")
     spec = ladder_charts.progress(reached, len(standing.ladders), timezone.now(), THEMES[theme]).to_dict(validate=False)
-    if kind == "json":
-        return JsonResponse(spec)
-    return HttpResponse(vl_convert.vegalite_to_svg(spec), content_type="image/svg+xml")
+    return as_file(spec, kind, theme, "tiers-progress")
 
 
 def tiers_csv(request: HttpRequest) -> HttpResponse:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-import vl_convert
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
@@ -14,33 +14,25 @@ from runs.charts.theme import THEMES
 from runs.models import Change, Gpu, Workload
 from runs.queries import history, point_rows, week
 from runs.queries.lines import Line, lines
+from runs.views.pictures import as_file, palette_of
 
 MOST_RESULTS = 400
 """Newest results of a kernel on a workload and card that are read for a trend."""
 
 
-def _colours(request: HttpRequest) -> dict[str, str]:
-    theme = request.GET.get("theme", "light")
-    if theme not in THEMES:
-        raise Http404(f"there is no chart in '{theme}'")
-    return THEMES[theme]
-
-
-def _answer(chart: Any, kind: str) -> HttpResponse:
-    spec = chart.to_dict(validate=False)
-    if kind == "json":
-        return JsonResponse(spec)
-    return HttpResponse(vl_convert.vegalite_to_svg(spec), content_type="image/svg+xml")
+def _answer(request: HttpRequest, draw: Callable[[dict[str, str]], Any], kind: str, name: str) -> HttpResponse:
+    """A chart, drawn in the palette that the address asks for."""
+    palette = palette_of(request)
+    return as_file(draw(THEMES[palette]).to_dict(validate=False), kind, palette, name)
 
 
 def trend(request: HttpRequest, pk: int, kind: str) -> HttpResponse:
     """The runs around a change."""
-    colours = _colours(request)
     change = get_object_or_404(
         Change.objects.select_related("kernel", "workload", "gpu").defer("gpu__catalogue"), pk=pk
     )
     line, index = line_of(change)
-    return _answer(week_charts.trend(line, change, index, colours), kind)
+    return _answer(request, lambda colours: week_charts.trend(line, change, index, colours), kind, f"change-{pk}")
 
 
 def line_of(change: Change) -> tuple[Line, int]:
@@ -57,18 +49,16 @@ def line_of(change: Change) -> tuple[Line, int]:
 
 def record(request: HttpRequest, key: str, kind: str) -> HttpResponse:
     """The records of a workload on a GPU model, up to now."""
-    colours = _colours(request)
     workload = get_object_or_404(Workload, key=key)
     steps = week.steps(workload, request.GET.get("gpu", ""))
     if not steps:
         raise Http404("there is no record there")
-    return _answer(week_charts.record(steps, timezone.now(), colours), kind)
+    return _answer(request, lambda colours: week_charts.record(steps, timezone.now(), colours), kind, f"records-{key}")
 
 
 def day(request: HttpRequest, pk: int, kind: str) -> HttpResponse:
     """When runs were on a device today."""
-    colours = _colours(request)
     gpu = get_object_or_404(Gpu.objects.only("pk"), pk=pk)
     now = timezone.now()
     known = week.days(now, gpu.pk).get(gpu.pk) or week.day(week.midnight(now), now, ())
-    return _answer(week_charts.day(known, colours), kind)
+    return _answer(request, lambda colours: week_charts.day(known, colours), kind, f"device-{pk}-today")

@@ -75,9 +75,9 @@ def addresses(demo, gpu, measured):
         **{name: [demo.pk] for name in ("cancel_run", "repeat_run")},
         **{name: [] for name in ("changes", "changes_csv", "changes_json")},
         **{name: [1] for name in ("acknowledge", "end_schedule")},
-        **{f"trend_{kind}": [Change.objects.get().pk] for kind in ("json", "svg")},
-        **{f"record_steps_{kind}": [run.measurements.get().workload.key] for kind in ("json", "svg")},
-        **{f"gpu_day_{kind}": [gpu.pk] for kind in ("json", "svg")},
+        **{f"trend_{kind}": [Change.objects.get().pk] for kind in ("json", "svg", "png")},
+        **{f"record_steps_{kind}": [run.measurements.get().workload.key] for kind in ("json", "svg", "png")},
+        **{f"gpu_day_{kind}": [gpu.pk] for kind in ("json", "svg", "png")},
         **{
             name: ["attention", "sdpa-flash", own.measurements.get().workload.key]
             for name in (
@@ -95,6 +95,7 @@ def addresses(demo, gpu, measured):
         **{f"result_profile_{kind}": [demo.pk, result.pk] for kind in ("json", "txt", "trace")},
         "result_chart_json": [demo.pk, result.pk, "samples"],
         "result_chart_svg": [demo.pk, result.pk, "rounds"],
+        "result_chart_png": [demo.pk, result.pk, "rounds"],
         **{name: [] for name in ("kernels", "kernels_csv", "kernels_json")},
         **{name: ["attention", "sdpa"] for name in ("kernel", "kernel_csv", "kernel_json")},
         **{
@@ -106,7 +107,7 @@ def addresses(demo, gpu, measured):
             f"tier_workload{kind}": [result.measurement.workload.key, result.measurement.mode]
             for kind in ("", "_csv", "_json")
         },
-        **{f"tiers_progress_{kind}": [] for kind in ("json", "svg")},
+        **{f"tiers_progress_{kind}": [] for kind in ("json", "svg", "png")},
         **{
             name: [result.measurement.workload.key, result.measurement.mode]
             for name in (
@@ -114,8 +115,10 @@ def addresses(demo, gpu, measured):
                 "pin_baseline",
                 "ladder_chart_json",
                 "ladder_chart_svg",
+                "ladder_chart_png",
                 "climb_chart_json",
                 "climb_chart_svg",
+                "climb_chart_png",
             )
         },
         **{name: [TierScale.objects.first().pk] for name in ("tier_scale", "delete_tier_scale")},
@@ -130,7 +133,7 @@ def addresses(demo, gpu, measured):
             for name in ("session", "session_json", "session_md", "edit_session", "end_session", "add_to_session")
         },
         **{name: [reported.pk] for name in ("session_report", "session_html", "share_session", "unshare_session")},
-        **{name: [reported.pk, "factors"] for name in ("session_chart_json", "session_chart_svg")},
+        **{name: [reported.pk, "factors"] for name in ("session_chart_json", "session_chart_svg", "session_chart_png")},
         **{name: [demo.pk] for name in ("withdraw_run", "restore_run", "name_run", "add_tag", "remove_tag")},
         "remove_from_session": [Session.objects.first().pk, demo.pk],
         **{name: [] for name in ("glossary", "gpus", "gpus_csv", "gpus_json", "judge", "judge_json")},

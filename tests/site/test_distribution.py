@@ -3,6 +3,7 @@
 import altair as alt
 import numpy as np
 import pytest
+import vl_convert
 from cast import load, shortened
 from django.urls import reverse
 
@@ -18,7 +19,6 @@ from runs.charts.distribution import (
     arms_of,
     captions,
     spec_of,
-    svg_of,
 )
 from runs.charts.distribution.arms import within_fences
 from runs.charts.theme import THEMES
@@ -83,7 +83,7 @@ def test_the_median_stands_where_it_is_with_its_interval():
     spec = spec_of(arms, "samples", "light")
     middles = {name: values for name, *values in rows(spec, "kernel", "median", "low", "high")}
     assert middles == {"base": [11.2, 11.0, 11.4], "new": [10.3, 10.1, 10.35]}
-    svg = svg_of(spec)
+    svg = vl_convert.vegalite_to_svg(spec)
     for text in ("base", "new", "median 11.2 µs, 3 samples", "median 10.3 µs, 3 samples", "microseconds"):
         assert text in svg, text
 
@@ -115,7 +115,7 @@ def test_an_extreme_sample_stands_at_the_edge_with_a_count_and_does_not_squash_t
     spec = spec_of(arms, "samples", "light")
     assert axis_of(spec)[1][1] < 12
     assert rows(spec, "kernel", "beyond", "text", "side") == [("new", 2, "2 beyond, up to 1,000 us", "right")]
-    assert "2 beyond, up to 1,000 us" in svg_of(spec)
+    assert "2 beyond, up to 1,000 us" in vl_convert.vegalite_to_svg(spec)
     assert "2 samples of new lie beyond the axis, up to 1,000 us." in captions(arms)["samples"]
     assert len(lines(spec, "new")) == 98
     assert sum(count for _, _, count in bars(spec, "new")) == 98
@@ -254,7 +254,7 @@ def test_whatever_was_measured_makes_a_valid_chart(shape, name):
     alt.Chart.from_dict(spec)
     low, high = axis_of(spec)[1]
     assert np.isfinite([low, high]).all() and low < high
-    assert svg_of(spec).startswith("<svg")
+    assert vl_convert.vegalite_to_svg(spec).startswith("<svg")
     assert all(text.endswith(".") for text in captions(SHAPES[shape])[name])
 
 
@@ -263,7 +263,7 @@ def test_each_theme_has_its_own_colours(name):
     arms = [base([SPREAD] * 3), arm([SPREAD] * 3)]
     for theme, other in (("light", "dark"), ("dark", "light")):
         spec = spec_of(arms, name, theme)
-        text = str(spec) + svg_of(spec)
+        text = str(spec) + vl_convert.vegalite_to_svg(spec)
         for colour in ("ink", "accent", "quiet"):
             assert THEMES[theme][colour] in text
         assert not any(colour in text for colour in set(THEMES[other].values()) - set(THEMES[theme].values()))
@@ -280,7 +280,7 @@ def test_a_narrow_page_gets_a_chart_of_its_own(name):
 def test_names_in_a_chart_are_text():
     arms = [arm([SPREAD] * 3, name='<script>alert("1")</script>')]
     for name in NAMES:
-        assert "<script" not in svg_of(spec_of(arms, name, "light"))
+        assert "<script" not in vl_convert.vegalite_to_svg(spec_of(arms, name, "light"))
 
 
 # --- from results -----------------------------------------------------------------------------------------------------
@@ -326,9 +326,14 @@ def test_a_chart_comes_as_json_and_as_svg_in_the_theme_and_width_asked_for(owner
             wanted = spec_of(arms, name, theme, narrow)
             assert owner.get(address(result, "json", name), asked).json() == wanted
             as_svg = owner.get(address(result, "svg", name), asked)
-            assert (as_svg["Content-Type"], as_svg.content.decode()) == ("image/svg+xml", svg_of(wanted))
+            assert (as_svg["Content-Type"], as_svg.content.decode()) == (
+                "image/svg+xml",
+                vl_convert.vegalite_to_svg(wanted),
+            )
+    picture = owner.get(address(result, "png", name))
+    assert picture.content.startswith(b"\x89PNG") and f"result-{result.pk}-{name}.png" in picture["Content-Disposition"]
     plain = owner.get(address(result, "svg", name))
-    assert plain.content.decode() == svg_of(spec_of(arms, name, "light"))
+    assert plain.content.decode() == vl_convert.vegalite_to_svg(spec_of(arms, name, "light"))
 
 
 def test_the_protocol_of_the_measurement_decides_what_a_round_is(owner, first):

@@ -630,7 +630,12 @@ def test_files_name_no_kernel_where_nothing_is_decided(owner, measured):
     run.measurements.update(margin=0.09)
     noted(run)
     (row,) = owner.get("/leaderboard.json").json()["leaderboard"]
-    assert (row["state"], row["kernel"], row["undecided"], row["commit"]) == ("undecided", "", "triton-flash compiled", "")
+    assert (row["state"], row["kernel"], row["undecided"], row["commit"]) == (
+        "undecided",
+        "",
+        "triton-flash compiled",
+        "",
+    )
     assert {row[name] for name in ("speedup", "p50_ms", "limit_share", "run", "result", "sha256")} == {None}
     assert row["baseline"] == "sdpa" and row["limit_ms"]
     (line,) = csv.DictReader(io.StringIO(owner.get("/leaderboard.csv").content.decode()))

@@ -280,6 +280,8 @@ def test_charts_are_drawn_in_both_themes_and_widths(owner, ran, session):
         for more in ("?theme=dark", "?theme=light&narrow"):
             svg = owner.get(reverse("session_chart_svg", args=[session.pk, name]) + more)
             assert (svg.status_code, svg.headers["Content-Type"]) == (200, "image/svg+xml"), name
+        png = owner.get(reverse("session_chart_png", args=[session.pk, name]))
+        assert png.content.startswith(b"\x89PNG") and f"session-{session.pk}-{name}.png" in png["Content-Disposition"]
         spec = json.loads(owner.get(reverse("session_chart_json", args=[session.pk, name])).content)
         assert any("triton-flash" in str(data) for data in spec["datasets"].values())
         alt.Chart.from_dict(spec)  # validates

@@ -1077,6 +1077,7 @@ def test_the_ladder_is_drawn_with_all_its_rows(owner, demo, scale, look):
     beyond = [row["x"] for row in rows if row.get("style") == "beyond" and row["x"]]
     assert min(beyond) > light["x"], "beyond the line"
     assert owner.get(address.replace(".json", ".svg"), asked).content.startswith(b"<svg")
+    assert owner.get(address.replace(".json", ".png"), asked).content.startswith(b"\x89PNG")
     assert owner.get(address, asked | {"theme": "odd"}).status_code == 404
 
 
@@ -1088,6 +1089,8 @@ def test_the_climb_and_the_progress(owner, measured, scale):
     climb = owner.get(reverse("climb_chart_json", args=[one.series.workload.key, "graph"]), {"scale": scale.pk}).json()
     texts = [row["text"] for data in climb["datasets"].values() for row in data if "text" in row]
     assert texts[:2] == ["Good (B)", "Good (B)"] or "Good (B)" in texts
+    for name, where in (("climb_chart_png", [one.series.workload.key, "graph"]), ("tiers_progress_png", [])):
+        assert owner.get(reverse(name, args=where), {"scale": scale.pk}).content.startswith(b"\x89PNG")
     progress = owner.get(reverse("tiers_progress_json"), {"scale": scale.pk}).json()
     texts = {row["text"] for data in progress["datasets"].values() for row in data if "text" in row}
     assert texts == {"Good (B): 2 of 2"}

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import vl_convert
-
 from runs.charts.distribution.arms import Arm, arms_of
 from runs.charts.distribution.rounds import MOST_DOTS, Rounds
 from runs.charts.distribution.samples import MOST_LINES, Samples
@@ -26,7 +24,6 @@ __all__ = [
     "arms_of",
     "captions",
     "spec_of",
-    "svg_of",
 ]
 NAMES = ("samples", "rounds")
 WIDTHS = {"samples": (630, 312), "rounds": (380, 272)}
@@ -38,10 +35,6 @@ def spec_of(arms: Sequence[Arm], name: str, palette: str, narrow: bool = False, 
     chart = Samples(arms) if name == "samples" else Rounds(arms, paired)
     colours = THEMES[palette]
     return theme(chart.draw(WIDTHS[name][narrow], colours), colours).to_dict(validate=False)
-
-
-def svg_of(spec: dict[str, Any]) -> str:
-    return vl_convert.vegalite_to_svg(spec)
 
 
 def captions(arms: Sequence[Arm], paired: bool = True) -> dict[str, list[str]]:
