@@ -109,7 +109,7 @@ class CriterionForm(RowForm):
                                   widget=_short(4, inputmode="numeric"))  # fmt: skip
     workloads = forms.CharField(label="workload filter", max_length=500, required=False)
     kernel = forms.CharField(max_length=100, required=False)
-    p90 = forms.BooleanField(label="p90 not worse", required=False)
+    p90 = forms.BooleanField(label="not worse at p90", required=False)
     correct = forms.BooleanField(label="all correct", required=False)
     sm_busy = forms.FloatField(label="minimum SM busy, %", min_value=1, max_value=100, required=False,
                                widget=_short(4, inputmode="decimal"))  # fmt: skip
