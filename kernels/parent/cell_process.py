@@ -1,6 +1,7 @@
 """The processes of an isolated measurement, seen from the parent: the trusted one, and cells.
 
-A cell runs only while the parent waits for its answer. All of its processes are stopped otherwise.
+A cell runs only from a question to its answer. All of its processes are stopped otherwise. Nothing is timed while another cell
+owes an answer.
 """
 
 from __future__ import annotations
@@ -182,7 +183,7 @@ class Cell(Child):
             return ChildDied(f"its processes take more than {size(limits.memory_bytes())} of memory")
         return found
 
-    # --- it runs only while the parent waits --------------------------------------------------------------------------
+    # --- it runs only from a question to its answer --------------------------------------------------------------------------
 
     def ask(self, do: str, limit_s: float = 120.0, **arguments: Any) -> None:
         self.wait_ready()

@@ -34,6 +34,8 @@ BEFORE = 8
 """Batches of the baseline before any other kernel has a process, and again after they have ended."""
 EMPTY = 16
 """Empty batches."""
+BASELINE_AGAIN = 2
+"""So often the baseline may fail in rounds, all processes of a workload together, before it has failed."""
 
 
 class IsolatedRun(WorkloadRun):
@@ -54,6 +56,7 @@ class IsolatedRun(WorkloadRun):
         """Times of the baseline before any other kernel had a process (ns)."""
         self.empty: list[int] = []
         self.beside: Ratio | None = None
+        self.baseline_failed = 0
         self.batches: dict[str, Batches] = {}
         try:
             return [self._isolated_event(self._measured())]
@@ -106,7 +109,11 @@ class IsolatedRun(WorkloadRun):
                 self._recheck(alive, reading)
                 disturbing = self._disturbed(reading)
             except (CommandFailed, ChildDied, ChildTimedOut) as error:
-                self._blame(by_name[kernel_of(self.session.turn)], "timing", error)
+                failed = by_name[kernel_of(self.session.turn)]
+                if failed.name == self.baseline and self.baseline_failed < BASELINE_AGAIN:
+                    self._again_after(error)
+                else:
+                    self._blame(failed, "timing", error)
                 continue
             for arm in disturbing:
                 arm.fail(Status.SUSPECT, "the baseline is slower while the process of this kernel exists")
@@ -117,6 +124,14 @@ class IsolatedRun(WorkloadRun):
                 for name in list(self.session.slots):  # the next readings come from new processes
                     self.session.stop(name)
         return joined(of_one_baseline(readings, self.baseline)) if readings else None
+
+    def _again_after(self, error: Exception) -> None:
+        """Ends all cells after a failure of the baseline, which was right and timed before: all are started anew. A busy host may
+        be the reason, and without a baseline nothing is decided."""
+        self.baseline_failed += 1
+        self.part.told.append(f"a process of the baseline failed and was started again: {error}")
+        for name in list(self.session.slots):
+            self.session.stop(name)
 
     # --- one arm: start, check, estimate --------------------------------------------------------------------------------
 

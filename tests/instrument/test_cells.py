@@ -592,14 +592,15 @@ def test_a_baseline_that_is_as_fast_as_alone_is_left_alone():
 
 
 class Failing(IsolatedRun):
-    """A run of three processes; in the second one, `fails` fails."""
+    """A run of three processes. From the second one on, `fails` fails so often."""
 
     baseline = "sdpa"
 
-    def __init__(self, fails):
-        self.arms, self.fails, self.asked = [Arm("sdpa"), Arm("mine"), Arm("yours")], fails, 0
+    def __init__(self, fails, often):
+        self.arms, self.fails, self.left, self.asked = [Arm("sdpa"), Arm("mine"), Arm("yours")], fails, often, 0
         self.plan = SimpleNamespace(verify_only=False, processes=3)
         self.session = SimpleNamespace(turn="", slots={}, stop=lambda name: None)
+        self.part, self.baseline_failed = SimpleNamespace(told=[]), 0
 
     def _begin(self, arm): ...
 
@@ -610,7 +611,8 @@ class Failing(IsolatedRun):
 
     def _rounds(self, alive):
         self.asked += 1
-        if self.asked == 2:
+        if self.asked > 1 and self.left:
+            self.left -= 1
             self.session.turn = self.fails
             raise CommandFailed(Fault(kind="raised", message="it broke"))
         names = [arm.name for arm in alive]
@@ -619,23 +621,32 @@ class Failing(IsolatedRun):
 
 
 @pytest.mark.parametrize("fails", ["sdpa", "sdpa" + AA])
-def test_nothing_is_compared_with_a_baseline_that_failed_in_a_later_process(fails):
-    run = Failing(fails)
+def test_a_baseline_that_failed_once_in_a_later_process_is_started_again(fails):
+    run = Failing(fails, often=1)
+    whole = run._measure()
+    assert [sorted(part.blocks) for part in whole.processes] == [["mine", "sdpa", "sdpa" + AA, "yours"]] * 3
+    assert run.asked == 4 and all(arm.is_ok for arm in run.arms)
+    assert run.part.told == ["a process of the baseline failed and was started again: it broke"]
+
+
+@pytest.mark.parametrize("fails", ["sdpa", "sdpa" + AA])
+def test_nothing_is_compared_with_a_baseline_that_failed_again_and_again(fails):
+    run = Failing(fails, often=3)
     whole = run._measure()
     assert not whole.processes and sorted(whole.blocks) == ["mine", "sdpa", "sdpa" + AA, "yours"]
-    assert [arm.status for arm in run.arms] == ["failed", "ok", "ok"]
+    assert [arm.status for arm in run.arms] == ["failed", "ok", "ok"] and len(run.part.told) == 2
     results = arm_results(run.arms, whole, "sdpa", Limits(SMALL.problem, ""), 1)
     assert [(arm.p50_ms is None, arm.speedup) for arm in results] == [(True, None), (False, None), (False, None)]
 
 
 def test_the_readings_of_others_stay_when_a_candidate_fails_in_a_later_process():
-    run = Failing("mine")
+    run = Failing("mine", often=1)
     whole = run._measure()
     assert [sorted(part.blocks) for part in whole.processes[:2]] == [
         ["mine", "sdpa", "sdpa" + AA, "yours"],
         ["sdpa", "sdpa" + AA, "yours"],
     ]
-    assert [arm.status for arm in run.arms] == ["ok", "failed", "ok"] and run.asked == 4
+    assert [arm.status for arm in run.arms] == ["ok", "failed", "ok"] and run.asked == 4 and not run.part.told
 
 
 class Counting(IsolatedRun):
