@@ -64,8 +64,29 @@ class Token(StringConverter):
 register_converter(Id, "id")
 register_converter(Token, "token")
 
+CHARTS = (
+    ("runs/<id:pk>/charts/<slug:name>", run.chart, "chart"),
+    ("runs/<id:pk>/results/<id:result_pk>/charts/<slug:name>", result.chart, "result_chart"),
+    ("compare/charts/<slug:name>", compare_many.chart, "compare_chart"),
+    (f"{WORKLOAD}/chart", history.chart, "history_chart"),
+    ("sessions/<id:pk>/charts/<slug:name>", session_report.chart, "session_chart"),
+    ("leaderboard/charts/<slug:name>", leaderboard.chart, "leaderboard_chart"),
+    ("leaderboard/<slug:key>/steps", week.record, "record_steps"),
+    ("changes/<id:pk>/trend", week.trend, "trend"),
+    ("gpus/<id:pk>/day", week.day, "gpu_day"),
+    ("tiers/charts/progress", tiers.progress_chart, "tiers_progress"),
+    ("tiers/<slug:key>/<slug:mode>/charts/ladder", tier_workload.ladder_chart, "ladder_chart"),
+    ("tiers/<slug:key>/<slug:mode>/charts/climb", tier_workload.climb_chart, "climb_chart"),
+)
+"""Address, view and name of each chart. It comes as Vega-Lite, SVG and PNG."""
+
 urlpatterns = [
     *site.urls(),
+    *(
+        path(f"{address}.{kind}", view, {"kind": kind}, name=f"{name}_{kind}")
+        for kind in ("json", "svg", "png")
+        for address, view, name in CHARTS
+    ),
     path("", overview.overview, name="overview"),
     path("healthz", monitoring.healthz, name="healthz"),
     path("healthz/<slug:part>", monitoring.healthz, name="healthz_part"),
@@ -123,10 +144,6 @@ urlpatterns = [
     path("links/<id:pk>/end/", share.end_link, name="end_link"),
     path("compare/", compare_many.compare_many, name="compare_many"),
     path("compare.json", compare_many.compare_many_json, name="compare_many_json"),
-    *(
-        path(f"compare/charts/<slug:name>.{kind}", compare_many.chart, {"kind": kind}, name=f"compare_chart_{kind}")
-        for kind in ("json", "svg", "png")
-    ),
     path("compare/<id:before>...<id:after>/", compare.compare, name="compare"),
     path("compare/<id:before>...<id:after>.csv", compare.compare_csv, name="compare_csv"),
     path("compare/<id:before>...<id:after>.json", compare.compare_json, name="compare_json"),
@@ -136,9 +153,6 @@ urlpatterns = [
     path("runs/<id:pk>.jsonl", run.table_jsonl, name="run_jsonl"),
     path("runs/<id:pk>.md", run.table_md, name="run_md"),
     path("runs/<id:pk>.yaml", run.config_yaml, name="run_yaml"),
-    path("runs/<id:pk>/charts/<slug:name>.json", run.chart_json, name="chart_json"),
-    path("runs/<id:pk>/charts/<slug:name>.svg", run.chart_svg, name="chart_svg"),
-    path("runs/<id:pk>/charts/<slug:name>.png", run.chart_png, name="chart_png"),
     path("runs/<id:pk>/results/<id:result_pk>/", result.result, name="result"),
     path("runs/<id:pk>/results/<id:result_pk>.csv", result.samples_csv, name="result_csv"),
     path("runs/<id:pk>/results/<id:result_pk>.json", result.result_json, name="result_json"),
@@ -154,33 +168,16 @@ urlpatterns = [
     path(f"{WORKLOAD}.json", history.history_json, name="kernel_workload_json"),
     path(f"{WORKLOAD}/changes.csv", history.marks_csv, name="kernel_marks_csv"),
     path(f"{WORKLOAD}/changes.json", history.marks_json, name="kernel_marks_json"),
-    path(f"{WORKLOAD}/chart.json", history.chart_json, name="history_chart_json"),
-    path(f"{WORKLOAD}/chart.svg", history.chart_svg, name="history_chart_svg"),
-    path(f"{WORKLOAD}/chart.png", history.chart_png, name="history_chart_png"),
     path(f"{KERNEL}/", kernels.kernel, name="kernel"),
     path(f"{KERNEL}.csv", history.history_csv, name="kernel_csv"),
     path(f"{KERNEL}.json", history.history_json, name="kernel_json"),
     path("changes/", changes.changes, name="changes"),
     path("changes.csv", changes.changes_csv, name="changes_csv"),
     path("changes.json", changes.changes_json, name="changes_json"),
-    *(
-        path(f"{address}.{kind}", view, {"kind": kind}, name=f"{name}_{kind}")
-        for kind in ("json", "svg", "png")
-        for address, view, name in (
-            ("sessions/<id:pk>/charts/<slug:name>", session_report.chart, "session_chart"),
-            ("runs/<id:pk>/results/<id:result_pk>/charts/<slug:name>", result.chart, "result_chart"),
-            ("changes/<id:pk>/trend", week.trend, "trend"),
-            ("leaderboard/<slug:key>/steps", week.record, "record_steps"),
-            ("gpus/<id:pk>/day", week.day, "gpu_day"),
-        )
-    ),
     path("changes/<id:pk>/acknowledge/", changes.acknowledge, name="acknowledge"),
     path("leaderboard/", leaderboard.leaderboard, name="leaderboard"),
     path("leaderboard.csv", leaderboard.leaderboard_csv, name="leaderboard_csv"),
     path("leaderboard.json", leaderboard.leaderboard_json, name="leaderboard_json"),
-    path("leaderboard/charts/<slug:name>.json", leaderboard.chart_json, name="leaderboard_chart_json"),
-    path("leaderboard/charts/<slug:name>.svg", leaderboard.chart_svg, name="leaderboard_chart_svg"),
-    path("leaderboard/charts/<slug:name>.png", leaderboard.chart_png, name="leaderboard_chart_png"),
     path("leaderboard/confirm/", leaderboard.confirm, name="confirm_record"),
     path("people/", people.people, name="people"),
     path("people/<id:pk>/role/", people.role, name="person_role"),
@@ -206,15 +203,6 @@ urlpatterns = [
     path("tiers/scales/<id:pk>/delete/", tier_scales.delete_scale, name="delete_tier_scale"),
     path("tiers/<slug:key>/<slug:mode>/target/", tier_workload.target, name="set_target"),
     path("tiers/<slug:key>/<slug:mode>/pin/", tier_workload.pin, name="pin_baseline"),
-    *(
-        path(f"tiers/{address}.{kind}", view, {"kind": kind}, name=f"{name}_{kind}")
-        for kind in ("json", "svg", "png")
-        for address, view, name in (
-            ("charts/progress", tiers.progress_chart, "tiers_progress"),
-            ("<slug:key>/<slug:mode>/charts/ladder", tier_workload.ladder_chart, "ladder_chart"),
-            ("<slug:key>/<slug:mode>/charts/climb", tier_workload.climb_chart, "climb_chart"),
-        )
-    ),
     path("tiers/<slug:key>/<slug:mode>/", tier_workload.workload, name="tier_workload"),
     path("tiers/<slug:key>/<slug:mode>.csv", tier_workload.workload_csv, name="tier_workload_csv"),
     path("tiers/<slug:key>/<slug:mode>.json", tier_workload.workload_json, name="tier_workload_json"),

@@ -15,7 +15,7 @@ import pandas as pd
 from kernels.report.tables import Row
 from runs.charts.run_charts import drawn
 from runs.charts.scales import log_ticks, placed, ratio_ticks, reach
-from runs.charts.theme import SERIES, THEMES, in_pixels
+from runs.charts.theme import FONT, SERIES, THEMES, in_pixels
 from runs.templatetags.figures import short
 
 WIDTHS = (1160, 330)
@@ -24,6 +24,8 @@ LEFT, RIGHT, BOTTOM = (250, 10), 14, 30
 KEY, HEAD, MARK, GAP, LABEL = 17, 24, 11, 8, 15
 """Heights of a line of the key, of a kernel's name, of a mark, the room between workloads, and the height of a workload's name,
 which stands above its marks on a phone."""
+TITLE = 30
+"""Height of a title."""
 MOST_LINES = 28
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-left", "triangle-right")
 TITLES = {"speedup": "Speedup over the baseline of each run", "latency": "Latency, µs", "throughput": "Throughput"}
@@ -136,8 +138,8 @@ def _mark(row: Row, name: str) -> Mark | None:
     return Mark(rate, None, None) if rate else None
 
 
-def draw(picture: Picture, names: Sequence[str], palette: str, narrow: bool = False) -> Any:
-    """names: of the runs, for the key."""
+def draw(picture: Picture, names: Sequence[str], palette: str, narrow: bool = False, title: str = "") -> Any:
+    """names: of the runs, for the key. title: of a picture that has no page around it."""
     colours, left, whole = THEMES[palette], LEFT[narrow], WIDTHS[narrow]
     width, height = whole - left - RIGHT, picture.heights[narrow] - BOTTOM
     data, heads, labels = _placed(picture, names, narrow)
@@ -180,8 +182,12 @@ def draw(picture: Picture, names: Sequence[str], palette: str, narrow: bool = Fa
         ),
         _text(key, y, 18 - left, "start", whole - 24),
     ]  # fmt: skip
-    room = {"left": left, "top": 0, "right": RIGHT, "bottom": BOTTOM}
-    return in_pixels(alt.layer(*layers), width, height, room, colours)
+    room = {"left": left, "top": TITLE if title else 0, "right": RIGHT, "bottom": BOTTOM}
+    drawn = in_pixels(alt.layer(*layers), width, height, room, colours)
+    if title:
+        above = {"anchor": "start", "frame": "bounds", "offset": TITLE / 2 - 4, "fontSize": 13}
+        drawn.title = alt.TitleParams(title, **above, font=FONT, color=colours["ink"])
+    return drawn
 
 
 def _text(data: pd.DataFrame, y: Any, at: float, align: str, limit: float, **mark: Any) -> Any:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import vl_convert
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse, StreamingHttpResponse
 from django.shortcuts import render
 
@@ -15,7 +14,6 @@ from kernels.analysis.changes import RULE
 from kernels.contract.environment import KEYED
 from runs.charts import history_chart
 from runs.charts.forest import Scale
-from runs.charts.theme import THEMES
 from runs.models import Change, KernelVersion
 from runs.queries import history
 from runs.queries.beside import Beside, beside
@@ -23,7 +21,7 @@ from runs.queries.lines import Line, Mark, lines
 from runs.queries.points import Point
 from runs.views.downloads import csv_file, csv_stream, json_lines
 from runs.views.kernels import Subject
-from runs.views.pictures import as_file
+from runs.views.pictures import as_file, palette_of
 from runs.views.sources import diff
 from runs.views.story import day, story
 
@@ -165,26 +163,13 @@ def _edited(point: Point, was: Point | None) -> bool:
 # --- in other forms ---------------------------------------------------------------------------------------------------
 
 
-def _spec(request: HttpRequest, operation: str, name: str, key: str) -> dict[str, Any]:
-    theme, narrow = request.GET.get("theme", "light"), "narrow" in request.GET
+def chart(request: HttpRequest, operation: str, name: str, key: str, kind: str) -> HttpResponse:
+    theme, narrow = palette_of(request), "narrow" in request.GET
     told = History.of(request, operation, name, key)
-    if told.line is None or theme not in THEMES:
+    if told.line is None:
         raise Http404("there is no such chart")
-    return history_chart.spec_of(name, told.line, told.beside, theme, narrow)
-
-
-def chart_json(request: HttpRequest, operation: str, name: str, key: str) -> HttpResponse:
-    return JsonResponse(_spec(request, operation, name, key))
-
-
-def chart_svg(request: HttpRequest, operation: str, name: str, key: str) -> HttpResponse:
-    svg = vl_convert.vegalite_to_svg(_spec(request, operation, name, key))
-    return HttpResponse(svg, content_type="image/svg+xml")
-
-
-def chart_png(request: HttpRequest, operation: str, name: str, key: str) -> HttpResponse:
-    spec = _spec(request, operation, name, key)
-    return as_file(spec, "png", request.GET.get("theme", "light"), f"{operation}-{name}-{key}")
+    spec = history_chart.spec_of(name, told.line, told.beside, theme, narrow)
+    return as_file(spec, kind, theme, f"{operation}-{name}-{key}")
 
 
 def _marks(request: HttpRequest, operation: str, name: str, key: str) -> list[dict[str, Any]]:

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
 
-import vl_convert
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
@@ -26,7 +25,7 @@ from runs.queries.coverage import Curve
 from runs.queries.leaders import CONFIRMED, FIELDS, UNCONFIRMED, Board, Place
 from runs.views.downloads import csv_file
 from runs.views.leaderboard_headline import headline
-from runs.views.pictures import as_file
+from runs.views.pictures import as_file, palette_of
 
 MOST_COLUMNS, MOST_ROWS = 3, 50
 """Of the matrix; the files have all."""
@@ -306,29 +305,17 @@ def leaderboard_json(request: HttpRequest) -> HttpResponse:
 # --- charts -----------------------------------------------------------------------------------------------------------
 
 
-def _spec(request: HttpRequest, name: str) -> dict[str, Any]:
-    view, theme = View.of(request), request.GET.get("theme", "light")
-    if name not in CHARTS or theme not in THEMES or view.chosen is None:
-        raise Http404(f"there is no chart '{name}' in '{theme}'")
+def chart(request: HttpRequest, name: str, kind: str) -> HttpResponse:
+    view, theme = View.of(request), palette_of(request)
+    if name not in CHARTS or view.chosen is None:
+        raise Http404(f"there is no chart '{name}'")
     if name == "record":
-        chart = charts.record(leaders.steps(view.chosen), view.chosen.shown.base.kernel, THEMES[theme])
+        drawn = charts.record(leaders.steps(view.chosen), view.chosen.shown.base.kernel, THEMES[theme])
     else:
-        chart = charts.fast(view.curves, THEMES[theme])
-    if chart is None:
+        drawn = charts.fast(view.curves, THEMES[theme])
+    if drawn is None:
         raise Http404("there is nothing to draw")
-    return chart.to_dict(validate=False)
-
-
-def chart_json(request: HttpRequest, name: str) -> HttpResponse:
-    return JsonResponse(_spec(request, name))
-
-
-def chart_svg(request: HttpRequest, name: str) -> HttpResponse:
-    return HttpResponse(vl_convert.vegalite_to_svg(_spec(request, name)), content_type="image/svg+xml")
-
-
-def chart_png(request: HttpRequest, name: str) -> HttpResponse:
-    return as_file(_spec(request, name), "png", request.GET.get("theme", "light"), f"leaderboard-{name}")
+    return as_file(drawn.to_dict(validate=False), kind, theme, f"leaderboard-{name}")
 
 
 # --- confirm ----------------------------------------------------------------------------------------------------------

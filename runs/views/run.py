@@ -32,7 +32,6 @@ from runs.access import own_only, person
 from runs.charts.live_lines import live_lines
 from runs.charts.run_charts import BOTTOM, MOST_ROWS, ROW, TOP
 from runs.charts.run_stored import chart_of, names_of
-from runs.charts.theme import THEMES
 from runs.models import Run, Share
 from runs.profiling import PYTHON
 from runs.queries import measurements
@@ -41,7 +40,7 @@ from runs.queries.queue import forecast
 from runs.views import tune
 from runs.views.columns import Columns, refused
 from runs.views.downloads import csv_file, download, saved_as
-from runs.views.pictures import as_file
+from runs.views.pictures import as_file, palette_of
 from runs.views.run_matrix import Asked
 from runs.views.run_sections import Section, sections
 
@@ -288,26 +287,13 @@ def config_yaml(request: HttpRequest, pk: int) -> HttpResponse:
 # --- charts -----------------------------------------------------------------------------------------------------------
 
 
-def _chart(request: HttpRequest, pk: int, name: str) -> Any:
-    theme = request.GET.get("theme", "light")
-    run = get_run(pk)
-    if name not in names_of(run) or theme not in THEMES:
-        raise Http404(f"there is no chart '{name}' in '{theme}'")
-    chart = chart_of(run, name, theme)
-    if chart is None:
+def chart(request: HttpRequest, pk: int, name: str, kind: str) -> HttpResponse:
+    theme, run = palette_of(request), get_run(pk)
+    if name not in names_of(run):
+        raise Http404(f"there is no chart '{name}'")
+    drawn = chart_of(run, name, theme)
+    if drawn is None:
         raise Http404("no data yet")
-    return chart
-
-
-def chart_json(request: HttpRequest, pk: int, name: str) -> HttpResponse:
-    chart = _chart(request, pk, name)
-    return as_file(chart.spec, "json", chart.theme, name)
-
-
-def chart_svg(request: HttpRequest, pk: int, name: str) -> HttpResponse:
-    return HttpResponse(_chart(request, pk, name).svg, content_type="image/svg+xml")
-
-
-def chart_png(request: HttpRequest, pk: int, name: str) -> HttpResponse:
-    chart = _chart(request, pk, name)
-    return as_file(chart.spec, "png", chart.theme, f"run-{pk}-{name}")
+    if kind == "svg":  # it is kept
+        return HttpResponse(drawn.svg, content_type="image/svg+xml")
+    return as_file(drawn.spec, kind, theme, f"run-{pk}-{name}")

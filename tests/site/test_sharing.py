@@ -35,7 +35,7 @@ def addresses_of(run):
     more = {f"chart_{kind}": ["speedup"] for kind in ("json", "svg", "png")}
     more |= {name: [result.pk] for name in ("result", "result_csv", "result_json")}
     more |= {f"result_profile_{kind}": [result.pk] for kind in ("json", "txt", "trace")}
-    more |= {name: [result.pk, "samples"] for name in ("result_chart_json", "result_chart_svg")}
+    more |= {name: [result.pk, "samples"] for name in ("result_chart_json", "result_chart_svg", "result_chart_png")}
     return {name: reverse(name, args=[run.pk, *more.get(name, [])]) for name in OF_A_RUN}
 
 

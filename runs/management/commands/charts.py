@@ -11,12 +11,13 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from kernels.catalog import get_operation
 from kernels.contract.export import Export, NotAnExport
 from kernels.contract.merged import read_runs
 from kernels.report import tables
 from runs.charts import side_by_side
 from runs.charts.pictures import image
-from runs.charts.side_by_side import SHAPES
+from runs.charts.side_by_side import SHAPES, Picture
 from runs.charts.theme import THEMES
 
 
@@ -47,7 +48,8 @@ class Command(BaseCommand):
             self._refuse("no result of these files has a time")
         options["output"].mkdir(parents=True, exist_ok=True)
         for one in found:
-            drawn = side_by_side.draw(one, _told_apart([name for name, _ in runs]), options["theme"])
+            names = _told_apart([name for name, _ in runs])
+            drawn = side_by_side.draw(one, names, options["theme"], title=_title(one))
             path = options["output"] / f"{one.operation}-{one.name}.{options['kind']}"
             path.write_bytes(image(drawn.to_dict(validate=False), options["kind"], options["theme"]))
             self.stdout.write(f"{path}: {len(one.drawn)} of {len(one.workloads)} workloads")
@@ -55,6 +57,13 @@ class Command(BaseCommand):
     def _refuse(self, why: str) -> None:
         self.stderr.write(f"charts: {why}")
         sys.exit(2)
+
+
+def _title(one: Picture) -> str:
+    """What a picture shows, which has no page around it; and how much it leaves out."""
+    left_out = len(one.workloads) - len(one.drawn)
+    some = f", {len(one.drawn)} of {len(one.workloads)} workloads" if left_out else ""
+    return f"{get_operation(one.operation).title}: {one.title[0].lower()}{one.title[1:]}{some}"
 
 
 def _name(path: Path, run: Export) -> str:
