@@ -137,5 +137,5 @@ def as_text(profile: Profile) -> list[str]:
     said += [f"    {'a warp ' + what:<42} {share} of its time" for what, share in stalls(profile)]
     said += [f"    {name:<42} {value}" for name, value in times(profile)]
     if profile.counters_missing and profile.counters_missing not in said[0]:
-        said.append(f"  No counters. {profile.counters_missing}")
+        said.append(f"  {profile.counters_missing}")
     return said
