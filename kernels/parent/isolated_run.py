@@ -157,8 +157,8 @@ class IsolatedRun(WorkloadRun):
             self._blame(arm, "in its own process", error)
 
     def _check_beside(self, arm: Arm) -> None:
-        """Checks the baseline while its second cell, for A/A, makes its first calls. If either fails, e.g. because there is no
-        memory for both at once, the baseline is checked alone."""
+        """Checks the baseline while its second cell, for A/A, makes its first calls. If the check fails, e.g. because there is no
+        memory for both at once, it is made again, alone. If the second cell fails, it is started again before the rounds."""
         slot, other = self._start(arm.name), arm.name + AA
         self._start(other)
         try:
@@ -168,7 +168,7 @@ class IsolatedRun(WorkloadRun):
             self.session.stop(other)
             self._check(arm, self._start(arm.name))
             return
-        self.session.is_warm(other, self.plan.compile_limit_s)
+        self.session.warmed(other, self.plan.compile_limit_s)
 
     def _start(self, name: str) -> Slot:
         slot = self.session.start(name)
@@ -223,6 +223,7 @@ class IsolatedRun(WorkloadRun):
 
     def _alone(self, batches: int = BEFORE) -> list[int]:
         """Times of a call of the baseline (ns), one per batch."""
+        self.session.turn = self.baseline
         calls = self.session.calls_for(self.call_ns[self.baseline])
         return [round(self.session.block(self.baseline, calls, is_judged=False)) for _ in range(batches)]
 
@@ -320,6 +321,7 @@ class IsolatedRun(WorkloadRun):
         self._again(arm.name)
         times = []
         for _ in range(BEFORE):
+            self.session.turn = arm.name
             self.session.batch(arm.name, calls)
             times += self._alone(batches=1)
         self.session.stop(arm.name)

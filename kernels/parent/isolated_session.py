@@ -242,13 +242,13 @@ class IsolatedSession:
         return judged.readings[0], took_s
 
     def warm(self, slot: str) -> None:
-        """Lets a cell make its first calls while others are used: they load libraries. `is_warm` waits for them."""
+        """Lets a cell make its first calls while others are used: they load libraries. `warmed` waits for them."""
         with self.during("inputs"):
             self._write(LIMIT_S, calls=VERIFY_CALLS, cell=slot, seed=self._seed(), distribution="normal")
         self.slots[slot].cell.ask("run", calls=VERIFY_CALLS)
 
-    def is_warm(self, slot: str, limit_s: float) -> bool:
-        """Whether a cell has made its first calls. If not, it is ended."""
+    def warmed(self, slot: str, limit_s: float) -> bool:
+        """Waits until a cell has made its first calls. False: they failed, and the cell is ended."""
         try:
             with self.during("first call"):
                 self.slots[slot].cell.told("run", limit_s)
