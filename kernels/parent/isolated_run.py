@@ -266,8 +266,12 @@ class IsolatedRun(WorkloadRun):
         estimates = {name: Estimate(self.call_ns[name], 0.0) for name in names}
         paired = rounds.Paired(drive, MODE, estimates, cuda=False)
         paired.calls = {name: session.calls_for(self.call_ns[kernel_of(name)]) for name in paired.calls}
+        session.together = paired.calls
         telemetry.load.begin()
-        reading = paired.measure()
+        try:
+            reading = paired.measure()
+        finally:
+            session.together = {}
         reading.host = telemetry.load.end()
         reading.rest, reading.sets = session.rest, max(paired.calls.values())
         return reading

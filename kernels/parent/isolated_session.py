@@ -27,7 +27,7 @@ from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.drive import kernel_of
 from kernels.parent.idleness import Idleness
 from kernels.parent.problem_session import DRAW_S, ProblemFailed, ProblemSession
-from kernels.parent.slot import Slot, outputs_of, overlap
+from kernels.parent.slot import Slot, captured_at_once, outputs_of, overlap
 from kernels.parent.stopwatch import Stopwatch
 from kernels.submission import is_submitted
 from kernels.workload import Workload
@@ -36,8 +36,6 @@ MEMORY_SHARE, MOST_SHARE = {"cpu": 0.4, "cuda": 0.75}, {"cpu": 0.08, "cuda": 0.1
 """Share of the free memory for input sets and outputs of all cells together; and for one cell's input sets, or its
 outputs, at most. On a GPU more: where calls are short and their tensors large, memory limits the length of a batch, and
 what the host adds to a batch differs by about 0.1 ms (docs/instrument.md#isolated)."""
-CAPTURE_EVERY = 4
-"""Batches from one capture."""
 SPARES = 3
 """Cells that start beside the trusted process, before a kernel is theirs: a start takes seconds."""
 CHOSEN = 2
@@ -78,6 +76,8 @@ class IsolatedSession:
         self.slots: dict[str, Slot] = {}
         self.turn = ""
         self.graphs = False
+        self.together: dict[str, int] = {}
+        """Arms that take turns in rounds, with the calls of their batches."""
         self.host_ns = 0.0
         """What the host adds to every batch: it is subtracted."""
         self.why_same_user = ""
@@ -347,14 +347,19 @@ class IsolatedSession:
         return wall_ns
 
     def _capture(self, slot: str, calls: int, limit_s: float) -> None:
-        """Captures a batch as a graph, anew for every CAPTURE_EVERY batches."""
-        mine = self.slots[slot]
-        if mine.captured != calls or mine.replayed >= CAPTURE_EVERY:
+        """Captures a batch as a graph, if it is due; and those of other arms of these rounds that are due, meanwhile."""
+        wanted = {slot: calls} | {name: planned for name, planned in self.together.items() if name in self.slots}
+        due = {name: planned for name, planned in wanted.items() if self.slots[name].must_capture(planned)}
+        if slot in due:
             with self.during("captures"):
-                mine.cell.call("capture", limit_s, calls=calls)
-                self._reach(slot)
-            mine.captured, mine.replayed = calls, 0
-        mine.replayed += 1
+                if failed := captured_at_once(self.slots, due, limit_s):
+                    self.turn, error = failed[0]
+                    raise error
+                for name in due:
+                    self.turn = name
+                    self._reach(name)
+            self.turn = slot
+        self.slots[slot].replayed += 1
 
     def empty_batches(self, slot: str, count: int) -> list[int]:
         """Lengths of batches without calls (ns): what the host adds to every batch. Of graphs: of one addition."""
