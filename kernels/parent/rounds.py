@@ -23,7 +23,7 @@ from kernels.analysis.blocks import (
     is_long,
     rest_for,
 )
-from kernels.analysis.statistics import MIN_ROUNDS, half_width, paired_speedup
+from kernels.analysis.statistics import MIN_ROUNDS, WIDEST_MARGIN, half_width, margin_from, paired_speedup
 from kernels.contract.replies import TimedBlock
 from kernels.parent.drive import AA, CALL_LIMIT_S, MOST_SETS, Drive, kernel_of, prepare
 from kernels.parent.reading import Reading
@@ -54,6 +54,8 @@ AA_PRECISION = 2
 """The baseline against itself may be this many times less precise than the others: it decides the margin only."""
 PATIENCE = 20
 """The rounds that a word needs may take so many time budgets: without them a measurement says nothing."""
+GRACE = 0.5
+"""Share of its time budget by which a wide protocol may exceed it."""
 SLOWED = "the device slowed down because of heat"
 
 
@@ -164,7 +166,7 @@ class Paired:
             if number + 1 == DROP_AFTER:
                 self._drop_the_hopeless()
             late_s = time.monotonic() - deadline
-            if late_s > (0 if number + 1 >= MIN_ROUNDS else patience_s):
+            if late_s > (self._grace_s(budget_s) if number + 1 >= MIN_ROUNDS else patience_s):
                 self._note(f"stopped at its time budget after {number + 1} round{'s' * (number > 0)}")
                 self._note_precision()
                 break
@@ -175,6 +177,11 @@ class Paired:
                 self._note_precision()
         if reading.repeated:
             reading.notes.append(f"{reading.repeated} rounds were measured again: {SLOWED}")
+
+    def _grace_s(self, budget_s: float) -> float:
+        """By how much a wide protocol may exceed its time budget: it goes on while A/A is so noisy that nothing is decided."""
+        aa = paired_speedup(*self.reading.pairs(self.drive.baseline, self.drive.baseline + AA))
+        return GRACE * budget_s if self.drive.plan.is_wide and margin_from(aa) > WIDEST_MARGIN else 0.0
 
     def _in_round(self, arm: str, number: int, keep: bool) -> list[float]:
         """One block of an arm in a round. `keep`: keeps the output of a random call."""

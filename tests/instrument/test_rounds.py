@@ -10,7 +10,7 @@ from simulations import BASE, MS, NEVER, STEADY, US, bench_of, word_of
 from simulator import SimulatedBench, SimulatedKernel
 
 from kernels.analysis.blocks import Estimate, calls_for, gate_for
-from kernels.analysis.statistics import MARGIN, MIN_ROUNDS, margin_from, paired_speedup
+from kernels.analysis.statistics import MARGIN, MIN_ROUNDS, WIDEST_MARGIN, margin_from, paired_speedup
 from kernels.parent import rounds
 from kernels.parent.drive import AA, Drive, kernel_of
 from kernels.parent.estimate import estimate
@@ -415,6 +415,19 @@ def test_the_time_budget_ends_it_between_looks_with_a_note(measure):
     assert reading.notes[0] == f"stopped at its time budget after {count} rounds"
     assert reading.notes[1].startswith("precision not reached: half-width ")
     assert all(len(blocks) == count for blocks in reading.blocks.values()), "a round is never cut in two"
+
+
+def test_a_wide_protocol_goes_on_for_half_its_budget_while_nothing_could_be_decided(measure):
+    def rounds_of(noise, precision):
+        bench = bench_of(base_ns=10 * MS, other=10 * MS, weather={"noise": noise})
+        reading = measure(bench, warmup_s=0.0, budget_s=4.0, precision=precision, min_rounds=120)
+        margin = margin_from(paired_speedup(*reading.pairs(BASE, BASE + AA)))
+        assert (margin > WIDEST_MARGIN) == (noise == 0.08)
+        return len(reading.orders)
+
+    wide, narrow = 0.01, 0.001
+    assert rounds_of(0.01, wide) == rounds_of(0.01, narrow), "what can be decided is left alone"
+    assert rounds_of(0.08, wide) / rounds_of(0.08, narrow) == pytest.approx(1.5, abs=0.15)
 
 
 def test_a_budget_that_is_too_short_leaves_the_rounds_of_a_word(measure):
