@@ -18,8 +18,11 @@ SUMS = (
     "duration_ns", "dram_bytes", "load_sectors", "load_requests", "store_sectors", "store_requests", "local_sectors",
     "shared_wavefronts", "bank_conflicts",
 )  # fmt: skip
-BY_TIME = ("sm_busy", "compute", "tensor", "issue", "dram", "l2", "l1", "l1_hits", "l2_hits", "occupancy")
-"""Shares of a time: those of a call are means over its GPU kernels, weighted by their times."""
+BY_TIME = (
+    "sm_busy", "compute", "tensor", "issue", "dram", "l2", "l1", "l1_hits", "l2_hits", "occupancy", "active_threads",
+    "uniform_branches",
+)  # fmt: skip
+"""Those of a call are means over its GPU kernels, weighted by their times."""
 OF_SECTORS = {"used_of_loads": "load_sectors", "used_of_stores": "store_sectors"}
 """Shares of sectors, weighted by them."""
 
@@ -205,6 +208,8 @@ def _known(value: float | None, least: float) -> bool:
 NEAR_PEAK = 0.8
 """Share of a peak that counts as near it: copies of large tensors reach 0.85 to 0.93 of a datasheet's bandwidth."""
 FAR_FROM_PEAK = 0.6
+WARP = 32
+"""Threads of a warp."""
 RULES = (
     Rule(
         "launch-bound", lambda seen: seen.idle, "at least", 0.2, _launch_bound,
@@ -261,6 +266,12 @@ RULES = (
         "uncoalesced stores", lambda seen: seen.call.used_of_stores, "below", 0.5,
         _uncoalesced("stores", lambda call: call.sectors_per_store),
         "as for loads",
+    ),
+    Rule(
+        "divergence", lambda seen: seen.call.active_threads, "below", 0.75 * WARP,
+        lambda seen, threads: f"divergence: an instruction is executed by {threads:.3g} of the {WARP} threads of a warp",
+        "a quarter of the threads then do nothing; the end of a row costs less",
+        only=lambda seen: not _known(seen.busiest, NEAR_PEAK),
     ),
     Rule(
         "tail", lambda seen: seen.tail, "at least", 0.2,

@@ -59,6 +59,10 @@ class Figures(Model):
     dynamic_shared_bytes: int | None = None
     waves: float | None = None
     """Blocks over those that the device holds at once."""
+    active_threads: float | None = None
+    """Threads of a warp that execute an instruction, on average: at most 32."""
+    uniform_branches: float | None = None
+    """Share of the branches at which all threads of a warp go the same way."""
     load_sectors: float | None = None
     """Sectors (32 bytes) that loads from global memory ask of L1."""
     load_requests: float | None = None

@@ -52,6 +52,8 @@ METRICS = (
     Metric("static_shared_bytes", "integer", ("launch__shared_mem_per_block_static",)),
     Metric("dynamic_shared_bytes", "integer", ("launch__shared_mem_per_block_dynamic",)),
     Metric("waves", "sum", ("launch__waves_per_multiprocessor",)),
+    Metric("active_threads", "sum", ("smsp__thread_inst_executed_per_inst_executed.ratio",)),
+    Metric("uniform_branches", "share", ("smsp__sass_average_branch_targets_threads_uniform.pct",)),
     Metric("load_sectors", "sum", ("l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",)),
     Metric("load_requests", "sum", ("l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",)),
     Metric("store_sectors", "sum", ("l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",)),

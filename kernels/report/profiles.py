@@ -83,6 +83,8 @@ SHOWN: tuple[Shown, ...] = (
     ("used_of_loads", "bytes used of loaded sectors", _share("used_of_loads")),
     ("used_of_stores", "bytes used of stored sectors", _share("used_of_stores")),
     ("conflict_share", "bank conflicts, of shared-memory passes", _share("conflict_share")),
+    ("active_threads", "threads of a warp that execute an instruction", _count("active_threads")),
+    ("uniform_branches", "branches without divergence", _share("uniform_branches")),
     ("waves", "waves", _count("waves")),
     ("duration_ns", "time of its GPU kernels", _time),
 )

@@ -39,6 +39,8 @@ SOFTMAX = {
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.max_rate": "32",
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.ratio": "0",
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_st.max_rate": "32",
+    "smsp__thread_inst_executed_per_inst_executed.ratio": "30.5",
+    "smsp__sass_average_branch_targets_threads_uniform.pct": "96.25",
     "l1tex__data_pipe_lsu_wavefronts_mem_shared.sum": "1,000",
     "l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum": "400",
     STALL.format("long_scoreboard"): "6",

@@ -50,6 +50,7 @@ CASES = {
         "12% of the bytes of their sectors are used, 32 sectors a request",
     ),
     "uncoalesced stores": (of(used_of_stores=0.2), of(used_of_stores=None), "uncoalesced stores: 20%"),
+    "divergence": (of(active_threads=12.0), of(active_threads=31.0), "executed by 12 of the 32 threads of a warp"),
     "tail": (of(waves=1.06), of(waves=0.9), "1.06 waves, so 47% of the places stay empty"),
     "low occupancy": (
         of(occupancy_limit=0.19, occupancy=0.18, compute=0.3, limited_by="registers", registers=168),

@@ -34,6 +34,7 @@ def test_a_page_gives_the_figures_of_each_kernel():
     assert found.sectors_per_load == 2
     assert found.used_of_loads == 0.5
     assert found.conflict_share == 0.4
+    assert (found.active_threads, found.uniform_branches) == (30.5, pytest.approx(0.9625))
     assert found.local_share == 0
 
 
