@@ -263,13 +263,14 @@ class Attention(Operation):
             yield from self._alone(whole, (...,))
             return
         rng = torch.Generator().manual_seed(seed)
-        flat = self.batch * self.heads
-        ends = torch.tensor([0, self.seq_len - 1])
-        for index in torch.randperm(flat, generator=rng)[:SAMPLED_HEADS].tolist():
-            rows = torch.randperm(self.seq_len, generator=rng)[:SAMPLED_ROWS]
-            piece = self._rows_of_one(inputs, index, torch.cat((rows, ends)).unique().to(q.device))
+        heads = torch.randperm(self.batch * self.heads, generator=rng)[:SAMPLED_HEADS]
+        rows = torch.stack([self._sampled_rows(rng) for _ in heads])
+        together = max(1, TOGETHER_SCORES // (self.keys * max(rows.shape[1], self.head_dim)))
+        for some, of_each in zip(heads.split(together), rows.split(together), strict=True):
+            b, h = (at.to(q.device) for at in (some // self.heads, some % self.heads))
+            piece = self._rows_of_some(inputs, b, h, of_each.to(q.device))
             yield piece
-            yield from self._alone(piece, divmod(index, self.heads))
+            yield from self._alone(piece, (b, h))
         if thorough:
             yield from self._every_head(inputs)
 
@@ -286,15 +287,21 @@ class Attention(Operation):
                     (*where, row, slice(None)), piece.reference[..., row, :], piece.yardstick[..., row, :], alone=name
                 )
 
-    def _rows_of_one(self, inputs: Inputs, index: int, rows: torch.Tensor) -> Piece:
-        """Some query rows of one (batch, head), in float64."""
+    def _sampled_rows(self, rng: torch.Generator) -> torch.Tensor:
+        """Some query rows, the first and the last among them, in order."""
         import torch
 
-        b, h = divmod(index, self.heads)
+        inner = 1 + torch.randperm(max(0, self.seq_len - 2), generator=rng)[:SAMPLED_ROWS]
+        return torch.cat((torch.tensor([0, self.seq_len - 1]).unique(), inner)).sort().values
+
+    def _rows_of_some(self, inputs: Inputs, b: torch.Tensor, h: torch.Tensor, rows: torch.Tensor) -> Piece:
+        """Some query rows, (N, R), of N pairs of batch and head, in float64."""
+        import torch
+
         q, k, v = inputs.tensors
-        q1, kv = q[b, h, rows], h // (self.heads // self.kv_heads)
-        k1, v1 = k[b, kv], v[b, kv]
-        return Piece((b, h, rows), self._exact(q1, k1, v1, torch.float64, rows), self._yardstick(q1, k1, v1, rows))
+        index, kv = (b[:, None], h[:, None], rows), h // (self.heads // self.kv_heads)
+        q1, k1, v1 = q[index], k[b, kv], v[b, kv]
+        return Piece(index, self._exact(q1, k1, v1, torch.float64, rows), self._yardstick(q1, k1, v1, rows))
 
     def _every_head(self, inputs: Inputs) -> Iterator[Piece]:
         """All rows of all heads, some heads of a batch together. float32 is exact enough for 16-bit results; float32 results
@@ -330,7 +337,7 @@ class Attention(Operation):
 
         keys = torch.arange(self.keys, device=scores.device)
         rows = torch.arange(self.seq_len, device=scores.device) if rows is None else rows
-        rows = (rows + self.keys - self.seq_len)[:, None]
+        rows = (rows + self.keys - self.seq_len)[..., None]
         hidden = keys >= rows + (1 if self.causal else self.window)
         if self.window:
             hidden |= keys <= rows - self.window
