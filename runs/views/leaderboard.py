@@ -20,9 +20,9 @@ from runs import confirming
 from runs.charts import leaderboard as charts
 from runs.charts.theme import THEMES
 from runs.models import Gpu
-from runs.queries import coverage, history, leaders
+from runs.queries import coverage, history, leader_rows, leaders
 from runs.queries.coverage import Curve
-from runs.queries.leaders import CONFIRMED, FIELDS, UNCONFIRMED, Board, Place
+from runs.queries.leaders import CONFIRMED, UNCONFIRMED, Board, Place
 from runs.views.downloads import csv_file
 from runs.views.leaderboard_headline import headline
 from runs.views.pictures import as_file, palette_of
@@ -294,12 +294,12 @@ def _opinion(place: Place) -> dict[str, Any] | None:
 
 def leaderboard_csv(request: HttpRequest) -> HttpResponse:
     view = View.of(request)
-    return csv_file(leaders.rows(view.board, view.places), FIELDS, "leaderboard.csv")
+    return csv_file(leader_rows.rows(view.board, view.places), leader_rows.FIELDS, "leaderboard.csv")
 
 
 def leaderboard_json(request: HttpRequest) -> HttpResponse:
     view = View.of(request)
-    return JsonResponse({"leaderboard": list(leaders.rows(view.board, view.places))})
+    return JsonResponse({"leaderboard": list(leader_rows.rows(view.board, view.places))})
 
 
 # --- charts -----------------------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from runs.confirming import confirm_leaders
 from runs.models import Gpu, Kernel, Measurement, Newest, Result, Run
 from runs.pipeline.contended import note_apart
 from runs.queries import coverage, leaders
-from runs.queries.leaders import FIELDS
+from runs.queries.leader_rows import FIELDS
 from runs.views.leaderboard import View, halves
 
 
