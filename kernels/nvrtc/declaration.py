@@ -28,6 +28,8 @@ T = "T"
 """Stands for the C++ type of the workload's dtype, in an entry point and as the value of a define."""
 OUT = re.compile(r"out(\d*)")
 """The output; out0, out1, ... where there are several."""
+SCRATCH = "scratch"
+"""The argument that is memory for this launch alone, of as many bytes as @launch says. What is in it is not known."""
 BUILT_IN = frozenset({"sms", "itemsize"})
 """Names beside those of an operation: the device's multiprocessors, and the bytes of an element of the dtype."""
 OPTIONS = (
@@ -59,6 +61,8 @@ class Launch:
     block: Expression
     shared: Expression = NONE
     """Bytes of dynamic shared memory of a block."""
+    scratch: Expression | None = None
+    """Bytes of the argument `scratch`; None: there is none."""
     defines: dict[str, Expression | None] = field(default_factory=dict)
     """Macros, in order. None: the type of the dtype. Expressions may name those before them, and all others any of them."""
     options: tuple[tuple[str, Any], ...] = ()
@@ -164,10 +168,10 @@ def _kernel(group: list[_Statement]) -> CudaKernelText:
 
 def _launch(launch: _Statement, call: _Statement) -> tuple[Launch, tuple[tuple[str, int], ...]]:
     given = {one.arg: one.value for one in launch.call.keywords if one.arg}
-    known = ("grid", "block", "shared", "defines", "options")
+    known = ("grid", "block", "shared", SCRATCH, "defines", "options")
     if launch.call.args or not {"grid", "block"} <= given.keys() <= set(known):
         raise BadDeclaration(
-            f"line {launch.line}: @launch takes grid= and block=, and if needed shared=, defines= and options="
+            f"line {launch.line}: @launch takes grid= and block=, and if needed shared=, scratch=, defines= and options="
         )
     said: list[tuple[Expression, int]] = []
 
@@ -193,13 +197,15 @@ def _launch(launch: _Statement, call: _Statement) -> tuple[Launch, tuple[tuple[s
         grid=expression(given["grid"], launch.line),
         block=expression(given["block"], launch.line),
         shared=expression(given["shared"], launch.line) if "shared" in given else NONE,
+        scratch=expression(given[SCRATCH], launch.line) if SCRATCH in given else None,
         defines={
             name: None if _is_t(node) else expression(node, launch.line)
             for name, node in _defines(given.get("defines"), launch.line).items()
         },
         options=_options(given.get("options"), launch.line),
     )
-    return found, tuple((name, line) for one, line in said for name in sorted(one.names - found.defines.keys()))
+    own = found.defines.keys() | ({SCRATCH} if found.scratch else set())
+    return found, tuple((name, line) for one, line in said for name in sorted(one.names - own))
 
 
 def _is_text(node: ast.expr) -> bool:

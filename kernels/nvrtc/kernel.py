@@ -2,7 +2,7 @@
 
 What a call needs is prepared once for each signature (shapes, strides, dtypes, options): the machine code, grid and block,
 and the arguments in memory. After that a call writes the pointers and launches on PyTorch's current stream. It allocates
-nothing, so it can be captured in a graph.
+nothing but the scratch memory that a declaration may ask for, from PyTorch's allocator: it can be captured in a graph.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 
 from kernels.nvrtc import compiler
 from kernels.nvrtc.arguments import POINTER, Packed, checks, kind_of
-from kernels.nvrtc.declaration import OUT, Launch
+from kernels.nvrtc.declaration import OUT, SCRATCH, Launch
 from kernels.nvrtc.driver import Cuda
 from kernels.nvrtc.expressions import BadExpression, Expression, Tensor, Typed
 from kernels.settings import Settings
@@ -103,7 +104,8 @@ class KernelText:
         return found
 
     def arguments(self, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-        """(kind, value) of each argument of the kernel. Of a pointer, the number of its tensor; outputs come last."""
+        """(kind, value) of each argument of the kernel. Of a pointer, the number of its tensor; outputs come after inputs, and
+        scratch memory is the last: -1."""
         names = list(self.tensors)
         found: list[tuple[str, Any]] = []
         for one in self.launch.arguments:
@@ -111,6 +113,8 @@ class KernelText:
                 found.append((POINTER, names.index(one.text)))
             elif output := OUT.fullmatch(one.text):
                 found.append((POINTER, len(names) + int(output[1] or 0)))
+            elif one.text == SCRATCH and self.launch.scratch:
+                found.append((POINTER, -1))
             else:
                 found.append(self._number(one, values))
         return found
@@ -149,6 +153,16 @@ class KernelText:
             defines=tuple(sorted(defines.items())),
             options=launch.options,
         )
+
+    def scratch(self, values: Mapping[str, Any]) -> int | None:
+        """Bytes of scratch memory of a launch; None: the declaration has none. Raises BadExpression where that is impossible."""
+        if (asked := self.launch.scratch) is None:
+            return None
+        with self._at(self.launch.launch_line):
+            found = asked.value(values)
+            if type(found) is not int or found < 0:
+                raise BadExpression(f"scratch=`{asked.text}` is {found}; it must be a number of bytes")
+        return found
 
     def shape(self, values: Mapping[str, Any]) -> tuple[Dims, Dims, int]:
         """(grid, block, bytes of dynamic shared memory). Raises BadExpression where they are impossible."""
@@ -239,22 +253,38 @@ class CudaKernel:
         facts = Launched(source.entry, made, grid, block, shared)
         packed = Packed(self.text.arguments(values))
         run = function.launcher(grid, block, shared, packed.address)
-        return Prepared(facts, packed, run, self._cuda.current_stream(), tensors[0].device.index or 0)
+        room = _room(self.text.scratch(values), tensors[0].device)
+        return Prepared(facts, packed, run, self._cuda.current_stream(), tensors[0].device.index or 0, room)
+
+
+def _room(nbytes: int | None, device: torch.device) -> Callable[[], torch.Tensor] | None:
+    """Gives new scratch memory for each launch; None: the kernel takes none."""
+    if nbytes is None:
+        return None
+    new: Callable[[], torch.Tensor] = partial(torch.empty, nbytes, dtype=torch.uint8, device=device)
+    if nbytes:
+        return new
+    nothing = new()
+    return lambda: nothing
 
 
 class Prepared:
     """A launch of one signature."""
 
-    __slots__ = ("_device", "_packed", "_run", "_stream", "facts")
+    __slots__ = ("_device", "_packed", "_room", "_run", "_stream", "facts")
 
     def __init__(
-        self, facts: Launched, packed: Packed, run: Callable[[int], None], stream: Callable[[int], int], device: int
-    ) -> None:
-        """run: launches on a stream. stream: gives the current one of a device."""
+        self, facts: Launched, packed: Packed, run: Callable[[int], None], stream: Callable[[int], int], device: int,
+        room: Callable[[], torch.Tensor] | None = None,
+    ) -> None:  # fmt: skip
+        """run: launches on a stream. stream: gives the current one of a device. room: scratch memory for one launch."""
         self.facts, self._packed, self._run, self._stream, self._device = facts, packed, run, stream, device
+        self._room = room
 
     def launch(self, tensors: tuple[torch.Tensor, ...]) -> None:
         """Launches on the current stream. tensors: inputs, then outputs."""
+        if self._room:
+            tensors = (*tensors, self._room())  # kept until the launch is on its stream
         self._packed.point(tensors)
         if _noted is not None:
             _noted.append(self.facts)

@@ -17,7 +17,8 @@ SMS = 132
 
 
 class Emulated:
-    """emulated(problem, kernel, inputs, change, settings): what a kernel writes; change: (text, instead) in its source."""
+    """emulated(problem, kernel, inputs, change, settings): what a kernel writes; change: (text, instead) in its source; launches:
+    how often it is launched."""
 
     def __init__(self, folder, sms=SMS):
         self.folder, self.sms = folder, sms
@@ -41,7 +42,7 @@ class Emulated:
         assert done.returncode == 0, done.stderr[:3000]
         return made
 
-    def __call__(self, problem, kernel, inputs, change=None, settings=None):
+    def __call__(self, problem, kernel, inputs, change=None, settings=None, launches=1):
         import torch
 
         text = load(get_kernel(problem.name, kernel)).call.text
@@ -50,12 +51,14 @@ class Emulated:
         ((shape, dtype),) = outputs.likes(problem, inputs)
         out = torch.full(shape, float("nan"), dtype=dtype)
         files = []
-        for number, tensor in enumerate((*inputs.tensors, out)):
+        scratch = torch.full((text.scratch(values) or 0,), 0xFF, dtype=torch.uint8)
+        for number, tensor in enumerate((*inputs.tensors, out, scratch)):
             files.append(self.folder / f"{number}.bin")
             files[-1].write_bytes(tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes())
         said = [files[value] if kind == "pointer" else value for kind, value in text.arguments(values)]
         source = text.compiled_from(values, inputs.tensors[0].dtype)
         made = self._program(problem.name, kernel, source.entry, source.defines, change)
-        environment = os.environ | {"DYNAMIC_BYTES": str(shared)}
+        cluster = dict(source.defines).get("CLUSTER", "1")
+        environment = os.environ | {"DYNAMIC_BYTES": str(shared), "CLUSTER": cluster, "LAUNCHES": str(launches)}
         subprocess.run([made, *map(str, (*grid, *block, *said))], env=environment, check=True, timeout=300)
-        return torch.frombuffer(bytearray(files[-1].read_bytes()), dtype=dtype).reshape(shape)
+        return torch.frombuffer(bytearray(files[-2].read_bytes()), dtype=dtype).reshape(shape)

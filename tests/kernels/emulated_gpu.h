@@ -1,4 +1,5 @@
 // A GPU in one thread of a CPU: every thread of a block is a fiber, and warps meet where the hardware makes them meet.
+// The blocks of a cluster run together, each with its shared memory; static shared memory is one for all.
 //
 // It stands for the "instructions" section of a .cu file, so the kernel itself runs as it is. Matrices are laid out as the PTX
 // manual says (ldmatrix, mma.m16n8k16). What cp.async brings arrives at the wait; until then there is NaN in its place.
@@ -14,6 +15,7 @@
 #include <string>
 #include <tuple>
 #include <ucontext.h>
+#include <utility>
 #include <vector>
 
 #define __global__
@@ -21,6 +23,7 @@
 #define __shared__
 #define __align__(n)
 #define __launch_bounds__(...)
+#define IN_CLUSTERS
 #define __restrict__
 using std::max;
 using std::min;
@@ -32,8 +35,19 @@ struct Dims {
 struct uint4 {
     unsigned x, y, z, w;
 };
+struct float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
 static Dims threadIdx, blockIdx, blockDim, gridDim;
-alignas(128) unsigned char memory[1 << 17];  // dynamic shared memory
+static unsigned clusterDim = 1;
+static int now;  // the fiber
+static int threads_of_block() { return blockDim.x * blockDim.y * blockDim.z; }
+static int warps_of_block() { return (threads_of_block() + 31) / 32; }
+alignas(128) unsigned char memories[16][1 << 18];  // dynamic shared memory of each block of a cluster
+#define memory memories[now / threads_of_block()]
 
 template <typename To, typename From>
 To bits(From from) {
@@ -83,7 +97,9 @@ struct Fiber {
     std::unique_ptr<char[]> stack;
     Dims index;
     bool done;
+    int turn;  // of the cluster, when it arrived
     std::vector<std::tuple<void*, const void*, bool>> copies;
+    std::vector<size_t> groups;  // copies of each group that was committed
 };
 struct Warp {
     Meeting meeting;
@@ -91,9 +107,9 @@ struct Warp {
 };
 static std::vector<Fiber> fibers;
 static std::vector<Warp> warps;
-static Meeting block;
+static std::vector<Meeting> blocks, teams;
+static Meeting cluster;
 static ucontext_t scheduler;
-static int now;
 static std::function<void()> body;
 
 static void yield() {
@@ -114,13 +130,18 @@ static void start() {
     yield();
 }
 
-static void run_block() {
-    const int threads = blockDim.x * blockDim.y * blockDim.z;
-    warps.assign((threads + 31) / 32, Warp());
-    block = Meeting();
+static void run_cluster() {
+    const int of_block = threads_of_block(), threads = of_block * clusterDim;
+    const unsigned first = blockIdx.x;
+    warps.assign(warps_of_block() * clusterDim, Warp());
+    blocks.assign(clusterDim, Meeting());
+    teams.assign(16 * clusterDim, Meeting());
+    cluster = Meeting();
     for (int i = 0; i < threads; ++i) {
         Fiber& fiber = fibers[i];
-        fiber.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+        const unsigned at = i % of_block;
+        fiber.index = {at % blockDim.x, at / blockDim.x % blockDim.y, at / blockDim.x / blockDim.y};
+        fiber.copies.clear(), fiber.groups.clear();
         fiber.done = false;
         getcontext(&fiber.context);
         if (!fiber.stack) fiber.stack.reset(new char[1 << 18]);
@@ -134,16 +155,28 @@ static void run_block() {
         for (now = 0; now < threads; ++now)
             if (!fibers[now].done) {
                 threadIdx = fibers[now].index;
+                blockIdx.x = first + now / of_block;
                 swapcontext(&scheduler, &fibers[now].context);
                 left += !fibers[now].done;
             }
     }
+    blockIdx.x = first;
 }
 
 // --- what a thread may ask of the GPU ---
 
-static Warp& warp_of_thread() { return warps[now / 32]; }
-inline void __syncthreads() { meet(block, blockDim.x * blockDim.y * blockDim.z); }
+static Warp& warp_of_thread() { return warps[now / threads_of_block() * warps_of_block() + now % threads_of_block() / 32]; }
+inline void __syncthreads() { meet(blocks[now / threads_of_block()], threads_of_block()); }
+inline bool __syncthreads_or(bool said) {
+    static bool any[16];
+    const int block = now / threads_of_block();
+    __syncthreads();
+    any[block] = false;
+    __syncthreads();
+    any[block] = any[block] || said;
+    __syncthreads();
+    return any[block];
+}
 inline void __syncwarp() { meet(warp_of_thread().meeting, 32); }
 inline float __int_as_float(unsigned x) { return bits<float>(x); }
 
@@ -159,6 +192,12 @@ auto together(const void* given, Use use) {
     return found;
 }
 
+inline bool __any_sync(unsigned, bool said) {
+    return together(&said, [&](const void** all) {
+        return std::any_of(all, all + 32, [](const void* one) { return *(const bool*)one; });
+    });
+}
+
 inline float __shfl_xor_sync(unsigned, float x, int step) {
     return together(&x, [&](const void** all) { return *(const float*)all[now % 32 ^ step]; });
 }
@@ -167,10 +206,40 @@ inline void copy_async(void* to, const void* from, bool inside) {
     memset(to, 0xff, 16);
     fibers[now].copies.push_back({to, from, inside});
 }
-inline void commit_copies() {}
-inline void wait_for_copies() {
-    for (auto& [to, from, inside] : fibers[now].copies) inside ? (void)memcpy(to, from, 16) : (void)memset(to, 0, 16);
-    fibers[now].copies.clear();
+inline void commit_copies() {
+    size_t known = 0;
+    for (size_t group : fibers[now].groups) known += group;
+    fibers[now].groups.push_back(fibers[now].copies.size() - known);
+}
+static void arrive(size_t count) {  // the first copies
+    auto& copies = fibers[now].copies;
+    for (size_t i = 0; i < count; ++i) {
+        auto& [to, from, inside] = copies[i];
+        inside ? (void)memcpy(to, from, 16) : (void)memset(to, 0, 16);
+    }
+    copies.erase(copies.begin(), copies.begin() + count);
+}
+inline void wait_for_copies() { arrive(fibers[now].copies.size()), fibers[now].groups.clear(); }
+template <int COUNT>
+void wait_for_all_but() {
+    for (auto& groups = fibers[now].groups; groups.size() > COUNT; groups.erase(groups.begin())) arrive(groups[0]);
+}
+
+template <int WIDTH>
+void meet_team(int team) {
+    meet(teams[now / threads_of_block() * 16 + team], 32 * WIDTH);
+}
+inline void arrive_at_cluster() {
+    fibers[now].turn = cluster.turn;
+    if (++cluster.count == threads_of_block() * (int)clusterDim) cluster.count = 0, ++cluster.turn;
+}
+inline void wait_for_cluster() {
+    while (cluster.turn == fibers[now].turn) yield();
+}
+inline float2 of_rank(const float2* here, int rank) {
+    float2 there;
+    memcpy(&there, memories[rank] + ((const unsigned char*)here - memory), sizeof there);
+    return there;
 }
 
 inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes) {
@@ -179,11 +248,16 @@ inline void __pipeline_memcpy_async(void* to, const void* from, size_t bytes) {
 }
 inline void __pipeline_commit() {}
 inline void __pipeline_wait_prior(int) { wait_for_copies(); }
+template <typename P> P __ldcg(const P* at) { return *at; }
 template <typename P> P __ldcs(const P* at) { return *at; }
 template <typename P> void __stcs(P* at, P made) { *at = made; }
 inline void __threadfence() {}
 inline float rsqrtf(float x) { return 1 / sqrtf(x); }
 inline unsigned atomicAdd(unsigned* at, unsigned more) { return (*at += more) - more; }
+using Long = unsigned long long;
+inline Long atomicAdd(Long* at, Long more) { return (*at += more) - more; }
+inline Long atomicExch(Long* at, Long made) { return std::exchange(*at, made); }
+inline Long atomicCAS(Long* at, Long from, Long made) { return *at == from ? std::exchange(*at, made) : *at; }
 
 inline void load(unsigned (&to)[4], const void* row, bool transposed) {
     together(row, [&](const void** rows) {
@@ -243,7 +317,9 @@ inline float of_quad(float x, bool largest) {
     return x;
 }
 
-// --- a launch: six numbers of grid and block, then the arguments; a file name is a tensor, which is written back ---
+// --- launches: six numbers of grid and block, then the arguments; a file name is a tensor, which is written back ---
+// From the environment: CLUSTER is the number of blocks of a cluster, LAUNCHES how often it is launched,
+// each time with the tensors as they were.
 
 static std::vector<std::pair<std::string, std::vector<char>>> tensors;
 
@@ -264,10 +340,13 @@ struct Argument {
 struct Beyond {
     static constexpr unsigned char MARK = 0xa5;
     const size_t first = atoi(getenv("DYNAMIC_BYTES"));
-    Beyond() { memset(memory + first, MARK, sizeof memory - first); }
+    Beyond() {
+        for (auto& one : memories) memset(one + first, MARK, sizeof one - first);
+    }
     ~Beyond() {
-        for (size_t at = first; at < sizeof memory; ++at)
-            if (memory[at] != MARK) fprintf(stderr, "byte %zu of %zu of shared memory was written\n", at, first), abort();
+        for (auto& one : memories)
+            for (size_t at = first; at < sizeof one; ++at)
+                if (one[at] != MARK) fprintf(stderr, "byte %zu of %zu of shared memory was written\n", at, first), abort();
     }
 };
 
@@ -278,10 +357,16 @@ void launch(void (*kernel)(P...), char** arguments, std::index_sequence<I...>) {
             tensors.push_back({one, std::vector<char>(std::istreambuf_iterator<char>(file), {})});
     Beyond beyond;
     body = [&] { kernel((P)Argument{arguments[I]}...); };
-    fibers.resize(blockDim.x * blockDim.y * blockDim.z);
-    for (blockIdx.z = 0; blockIdx.z < gridDim.z; ++blockIdx.z)
-        for (blockIdx.y = 0; blockIdx.y < gridDim.y; ++blockIdx.y)
-            for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) run_block();
+    clusterDim = atoi(getenv("CLUSTER"));
+    if (gridDim.x % clusterDim) fputs("a grid is no whole number of clusters\n", stderr), abort();
+    fibers.resize(threads_of_block() * clusterDim);
+    const auto before = tensors;
+    for (int left = atoi(getenv("LAUNCHES")); left--;) {
+        for (size_t i = 0; i < tensors.size(); ++i) std::copy(before[i].second.begin(), before[i].second.end(), tensors[i].second.begin());
+        for (blockIdx.z = 0; blockIdx.z < gridDim.z; ++blockIdx.z)
+            for (blockIdx.y = 0; blockIdx.y < gridDim.y; ++blockIdx.y)
+                for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x += clusterDim) run_cluster();
+    }
     for (auto& [name, bytes] : tensors) std::ofstream(name, std::ios::binary).write(bytes.data(), bytes.size());
 }
 

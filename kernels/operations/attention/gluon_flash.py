@@ -61,7 +61,7 @@ def heads_in_pairs(rows, all_heads, processors):
 
 @kernel(
     "attention", backend="gluon", dtypes=("float16", "bfloat16"),
-    needs=cuda(architecture=9.0, triton=(">=3.6", "<3.7")), limits={"head_dim": (32, 64, 80, 96, 128, 256)},
+    needs=cuda(architecture=9.0, triton=(">=3.6", "<3.7")), limits={"head_dim": (32, 64, 80, 96, 128, 192, 256)},
 )  # fmt: skip
 def gluon_flash(q, k, v, *, causal, scale):
     """Flash attention in Gluon for Hopper: TMA, wgmma, specialised warps, causal tiles in pairs of equal length."""
