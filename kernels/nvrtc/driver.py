@@ -11,8 +11,6 @@ from kernels.nvrtc import compiler, toolchain
 
 WITHOUT_ASKING = 48 * 1024
 """Bytes of dynamic shared memory that a block may have without being asked for."""
-PORTABLE = 8
-"""Blocks of a cluster that every card with clusters can launch."""
 Launch = Callable[[int], None]
 """Launches a kernel on a stream: its handle."""
 
@@ -68,15 +66,6 @@ class Function:
         answer = driver.cuKernelGetFunction(self._kernel.handle)
         self.check(answer)
         self.handle = answer[1]
-        self._allow_clusters()
-
-    def _allow_clusters(self) -> None:
-        """Lets it be launched in clusters that not every card has, of more than PORTABLE blocks, if it asks for them."""
-        which = self._driver.CUfunction_attribute
-        error, width = self._driver.cuFuncGetAttribute(which.CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, self.handle)
-        if not error and width > PORTABLE:
-            allowed = which.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-            self.check(self._driver.cuFuncSetAttribute(self.handle, allowed, 1))
 
     def allow_shared(self, nbytes: int) -> None:
         """Lets its blocks have this much dynamic shared memory."""

@@ -1,7 +1,7 @@
 // Few queries, many keys, in one launch: keys split over warps, blocks of a cluster and clusters, which join in that order.
 // @kernel("attention", dtypes=("float16", "bfloat16"), needs=cuda(min_capability=9.0),
 //         limits={"head_dim": (64, 128), "seq_len": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16)},
-//         space={"warps": (4, 8), "tile": (16, 32), "stages": (1, 2, 3, 4, 6), "cluster": (1, 2, 4, 8, 16),
+//         space={"warps": (4, 8), "tile": (16, 32), "stages": (1, 2, 3, 4, 6), "cluster": (1, 2, 4, 8),
 //                "parts": (1, 2, 4, 8, 16, 32)})
 // @launch(grid=(CLUSTER * SPLITS * TILES, kv_heads, batch), block=32 * RINGS * TEAM,
 //         shared=max(4 * RINGS * DEPTH * TILE * head_dim, 64 * RINGS * TEAM * (head_dim + 8) + 128 * (RINGS + 1) * TEAM),
@@ -9,11 +9,13 @@
 //         defines={"ROWS": heads // kv_heads * seq_len, "TEAM": min(8, next_power_of_2(ceil_div(ROWS, 16))),
 //                  "TILES": ceil_div(ROWS, 16 * TEAM),
 //                  "WARPS": 4, "RINGS": max(WARPS, TEAM) // TEAM, "TILE": 16 if RINGS * head_dim > 256 else 32,
-//                  "STAGES": min(6, 24576 // (RINGS * TILE * head_dim)),
-//                  "DEPTH": max(1, min(STAGES, 53248 // (RINGS * TILE * head_dim))),
 //                  "BLOCKS": (2 if RINGS * TEAM == 4 else 1) * sms // (batch * kv_heads * TILES),
-//                  "CLUSTER": 1 if BLOCKS < 2 else 2 if BLOCKS < 4 or 8 <= BLOCKS < 64 and keys >= 8192 else 4 if BLOCKS < 8 else 8,
-//                  "PARTS": max(1, min(16, BLOCKS // CLUSTER, max(8, keys // 8192))) if keys >= (4096 if BLOCKS >= 64 else 8192) else 1,
+//                  "STAGES": min(2 if 8 <= BLOCKS < 16 and keys < 8192 else 6, 24576 // (RINGS * TILE * head_dim)),
+//                  "DEPTH": max(1, min(STAGES, 53248 // (RINGS * TILE * head_dim))),
+//                  "CLUSTER": 1 if BLOCKS < 2 else 2 if BLOCKS < 4 or 8 <= BLOCKS < 64 and keys >= 8192
+//                             else 4 if BLOCKS < 8 else 8,
+//                  "PARTS": 1 if keys < (4096 if BLOCKS >= 64 else 8192)
+//                           else max(1, min(16, BLOCKS // CLUSTER, max(8, keys // 8192))),
 //                  "SPLITS": max(1, min(PARTS, 4096 // (CLUSTER * TILES * batch * kv_heads)))})
 // @call("decode<T, head_dim, causal and seq_len > 1>", q, k, v, out, scratch, kv_len if kv_len else seq_len, seq_len,
 //       scale * 1.4426950408889634)

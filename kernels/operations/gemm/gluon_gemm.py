@@ -63,9 +63,7 @@ RULES = (
     Rule(Tile(64, 128, 128, 4), most_m=128, most_tiles=66, evidence=MEASURED),
     Rule(Tile(64, 128, 64, 6, group=4), most_tiles=66, evidence=MEASURED),
     Rule(Tile(128, 128, 64, 6), most_tiles=132),
-    Rule(Tile(128, 256, 64, 4, group=4, parts=4), most_tiles=512, evidence=MEASURED),
     Rule(Tile(128, 256, 64, 4, group=4, parts=4), most_tiles=2048, evidence=MEASURED),
-    Rule(Tile(128, 256, 64, 4, parts=4), most_tiles=8192, evidence=MEASURED),
     Rule(Tile(128, 256, 64, 4, parts=4), evidence=MEASURED),
 )
 FP8_RULES = (
