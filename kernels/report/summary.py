@@ -212,7 +212,7 @@ def _others(ranked: Ranking, first: Standing) -> list[str]:
         common = "the workload" if ranked.common == 1 else f"the {ranked.common} workloads"
         on = f" on {common} that all of them passed" if first.of > 1 else ""
         tied = ranked.tied(first.kernel)
-        what = f"It is tied with {listed(tied)} for the best" if tied else "It is the best"
+        what = f"{first.kernel} is {f'tied with {listed(tied)} for ' * bool(tied)}the best"
         said.append(f"{what} of {count} kernels{on}: {ratio}x, at least {low}x (corrected for {count} comparisons).")
     for one in ranked.standings if ranked.means else ():
         if one.kernel not in ranked.means:
@@ -228,7 +228,8 @@ def _others(ranked: Ranking, first: Standing) -> list[str]:
         ([one.kernel for one in others if one.kernel not in everywhere], " on some workloads"),
     ):
         if names:
-            said.append(f"{listed(names)} {'are' if len(names) > 1 else 'is'} {also}faster{where}.")
+            verb = "are" if len(names) > 1 else "is"
+            said.append(f"{listed(names)} {verb} {also}faster than {first.baseline}{where}.")
     if others:
         return said
     if first.counts["faster"]:

@@ -213,7 +213,7 @@ def test_page_list_kernel_session_and_files_say_the_same_sentence(owner, demo):
     assert headline.rest[0] == "Geometric mean 1.116x over 8 workloads (1.114 to 1.118), least 0.817x."
     assert headline.rest[1] == "sdpa-cudnn is faster than triton-flash on 2 of 8 workloads."
     assert headline.rest[2].startswith(
-        "It is the best of 7 kernels on the 6 workloads that all of them passed: 1.213x, at least 1.21"
+        "triton-flash is the best of 7 kernels on the 6 workloads that all of them passed: 1.213x, at least 1.21"
     )
     kernel = owner.get(reverse("kernel", args=["attention", "triton-flash"])).context["headline"]
     assert (kernel["strong"], kernel["rest"]) == (headline.strong, headline.rest[0])
