@@ -54,7 +54,7 @@ AA_PRECISION = 2
 """The baseline against itself may be this many times less precise than the others: it decides the margin only."""
 PATIENCE = 20
 """The rounds that a word needs may take so many time budgets: without them a measurement says nothing."""
-GRACE = 0.5
+GRACE = 1 / 3
 """Share of its time budget by which a wide protocol may exceed it."""
 SLOWED = "the device slowed down because of heat"
 
