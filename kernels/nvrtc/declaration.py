@@ -204,8 +204,11 @@ def _launch(launch: _Statement, call: _Statement) -> tuple[Launch, tuple[tuple[s
         },
         options=_options(given.get("options"), launch.line),
     )
-    own = found.defines.keys() | ({SCRATCH} if found.scratch else set())
-    return found, tuple((name, line) for one, line in said for name in sorted(one.names - own))
+    passed = [one for one in found.arguments if found.scratch and one.text == SCRATCH]
+    if found.scratch and not passed:
+        raise BadDeclaration(f"line {call.line}: @launch asks for scratch memory; pass it: @call(..., {SCRATCH})")
+    unknown = [(one, line) for one, line in said if one not in passed]
+    return found, tuple((name, line) for one, line in unknown for name in sorted(one.names - found.defines.keys()))
 
 
 def _is_text(node: ast.expr) -> bool:

@@ -28,7 +28,7 @@ from kernels.host.device import Device
 from kernels.host.forking import Request
 from kernels.host.needed import hidden, readable
 from kernels.host.scratch import given
-from kernels.parent.child_process import Child, ChildDied, ChildTimedOut, CommandFailed
+from kernels.parent.child_process import LOOK_EVERY_S, Child, ChildDied, ChildTimedOut, CommandFailed
 
 ISOLATED = "kernels.isolated"
 FIRST_UID = 1_500_000_000
@@ -298,6 +298,24 @@ class Cell(Child):
             processes.end(left, signal.SIGKILL)
             time.sleep(0.01)
             left = [pid for pid in self.processes() if _state(pid) not in "ZX"]
+
+
+def first_to_answer(cells: Mapping[str, Cell], limit_s: float) -> str:
+    """Waits until one of several cells has an answer, or will not have one: its name. `told` then gives the answer, or says why
+    there is none."""
+    deadline = time.monotonic() + limit_s
+    by_pipe = {cell._answers: name for name, cell in cells.items()}
+    while time.monotonic() < deadline:
+        if readable := select.select(list(by_pipe), [], [], LOOK_EVERY_S)[0]:
+            return by_pipe[readable[0]]
+        for name, cell in cells.items():
+            try:
+                cell._look()
+            except ChildDied:
+                return name
+            if not cell.alive or cell.should_stop():
+                return name
+    return next(iter(cells))
 
 
 class ProblemCell(Cell):

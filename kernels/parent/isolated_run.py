@@ -109,11 +109,9 @@ class IsolatedRun(WorkloadRun):
                 self._recheck(alive, reading)
                 disturbing = self._disturbed(reading)
             except (CommandFailed, ChildDied, ChildTimedOut) as error:
-                failed = by_name[kernel_of(self.session.turn)]
-                if failed.name == self.baseline and self.baseline_failed < BASELINE_AGAIN:
-                    self._again_after(error)
-                else:
-                    self._blame(failed, "timing", error)
+                for slot, one in [(self.session.turn, error), *self.session.capturing.failed_too]:
+                    self._failed(by_name[kernel_of(slot)], one)
+                self.session.capturing.failed_too.clear()
                 continue
             for arm in disturbing:
                 arm.fail(Status.SUSPECT, "the baseline is slower while the process of this kernel exists")
@@ -124,6 +122,13 @@ class IsolatedRun(WorkloadRun):
                 for name in list(self.session.slots):  # the next readings come from new processes
                     self.session.stop(name)
         return joined(of_one_baseline(readings, self.baseline)) if readings else None
+
+    def _failed(self, arm: Arm, error: Exception) -> None:
+        """What failed in the rounds: a kernel leaves them, the baseline is started again."""
+        if arm.name == self.baseline and self.baseline_failed < BASELINE_AGAIN:
+            self._again_after(error)
+        elif arm.is_ok:
+            self._blame(arm, "timing", error)
 
     def _again_after(self, error: Exception) -> None:
         """Ends all cells after a failure of the baseline, which was right and timed before: all are started anew. A busy host may
@@ -266,12 +271,12 @@ class IsolatedRun(WorkloadRun):
         estimates = {name: Estimate(self.call_ns[name], 0.0) for name in names}
         paired = rounds.Paired(drive, MODE, estimates, cuda=False)
         paired.calls = {name: session.calls_for(self.call_ns[kernel_of(name)]) for name in paired.calls}
-        session.together = paired.calls
+        session.capturing.together = lambda: {name: paired.calls[name] for name in paired.active}
         telemetry.load.begin()
         try:
             reading = paired.measure()
         finally:
-            session.together = {}
+            session.capturing.together = dict
         reading.host = telemetry.load.end()
         reading.rest, reading.sets = session.rest, max(paired.calls.values())
         return reading

@@ -22,12 +22,13 @@ from kernels.host.containment import why_refused
 from kernels.host.device import Device
 from kernels.operations.base import Distribution
 from kernels.parent.batches import LEAST_CALLS, estimated, lengths
+from kernels.parent.capturing import Capturing
 from kernels.parent.cell_process import Cell, ProblemCell, Suspect, Trusted
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.drive import kernel_of
 from kernels.parent.idleness import Idleness
 from kernels.parent.problem_session import DRAW_S, ProblemFailed, ProblemSession
-from kernels.parent.slot import Slot, captured_at_once, outputs_of, overlap
+from kernels.parent.slot import Slot, outputs_of, overlap
 from kernels.parent.stopwatch import Stopwatch
 from kernels.submission import is_submitted
 from kernels.workload import Workload
@@ -76,8 +77,7 @@ class IsolatedSession:
         self.slots: dict[str, Slot] = {}
         self.turn = ""
         self.graphs = False
-        self.together: dict[str, int] = {}
-        """Arms that take turns in rounds, with the calls of their batches."""
+        self.capturing = Capturing(self)
         self.host_ns = 0.0
         """What the host adds to every batch: it is subtracted."""
         self.why_same_user = ""
@@ -230,7 +230,7 @@ class IsolatedSession:
             return {"wrong_kind": why}, took_s
         if len(called.outputs) != VERIFY_CALLS or len({len(outputs) for outputs in called.outputs}) != 1:
             raise Suspect(f"its {VERIFY_CALLS} calls did not return the same number of outputs")
-        self._reach(slot)
+        self.reach(slot)
         chosen = self.rng.randrange(VERIFY_CALLS)
         mine.layout = called.outputs[chosen]
         addresses = [one.address for outputs in called.outputs for one in outputs]
@@ -278,7 +278,7 @@ class IsolatedSession:
                 return f"returned a tensor on {one.device}, not on {self.device.kind}"
         return ""
 
-    def _reach(self, slot: str) -> None:
+    def reach(self, slot: str) -> None:
         """Opens the device memory of a cell's outputs."""
         if self.device.kind == "cuda":
             found: Segments = self.slots[slot].cell.call("segments", LIMIT_S)
@@ -309,7 +309,7 @@ class IsolatedSession:
         are copied; and checked, but where nothing that is said rests on the batch: no cell knows where."""
         mine, seed = self.slots[slot], self.rng.randrange(2**31)
         if self.graphs:
-            self._capture(slot, calls, limit_s)
+            self.capturing.before(slot, calls, limit_s)
 
         def between(armed: Armed) -> None:
             with self.during("fresh inputs"):
@@ -324,7 +324,7 @@ class IsolatedSession:
         if len(done.addresses) != calls * len(mine.layout):
             raise Suspect(f"{len(done.addresses)} outputs after {calls} calls")
         if not self.graphs:
-            self._reach(slot)
+            self.reach(slot)
         chosen = [calls - 1, *self.rng.sample(range(calls - 1), min(CHOSEN, calls - 1))]
         claims = [outputs_of(mine.layout, done.addresses, index) for index in chosen]
         if self.device.kind == "cpu":
@@ -345,21 +345,6 @@ class IsolatedSession:
         self.idleness.must_be()
         mine.cell.must_have_rested()
         return wall_ns
-
-    def _capture(self, slot: str, calls: int, limit_s: float) -> None:
-        """Captures a batch as a graph, if it is due; and those of other arms of these rounds that are due, meanwhile."""
-        wanted = {slot: calls} | {name: planned for name, planned in self.together.items() if name in self.slots}
-        due = {name: planned for name, planned in wanted.items() if self.slots[name].must_capture(planned)}
-        if slot in due:
-            with self.during("captures"):
-                if failed := captured_at_once(self.slots, due, limit_s):
-                    self.turn, error = failed[0]
-                    raise error
-                for name in due:
-                    self.turn = name
-                    self._reach(name)
-            self.turn = slot
-        self.slots[slot].replayed += 1
 
     def empty_batches(self, slot: str, count: int) -> list[int]:
         """Lengths of batches without calls (ns): what the host adds to every batch. Of graphs: of one addition."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from kernels.contract.isolation import Batches, Output
 from kernels.parent.cell_process import Cell
-from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 
 CAPTURE_EVERY = 4
 """Batches from one capture."""
@@ -70,28 +68,6 @@ class Slot:
             checked=len(self.readings),
             retaken=self.retaken,
         )
-
-
-def captured_at_once(
-    slots: Mapping[str, Slot], calls: Mapping[str, int], limit_s: float
-) -> list[tuple[str, Exception]]:
-    """Lets several cells capture their batches at once: this is work of the host, and each has a processor. Waits for all.
-    Returns those that failed, with their errors."""
-    failed: list[tuple[str, Exception]] = []
-    asked = []
-    for name, planned in calls.items():
-        try:
-            slots[name].cell.ask("capture", limit_s, calls=planned)
-            asked.append(name)
-        except (CommandFailed, ChildDied, ChildTimedOut) as error:
-            failed.append((name, error))
-    for name in asked:
-        try:
-            slots[name].cell.told("capture", limit_s)
-            slots[name].captured, slots[name].replayed = calls[name], 0
-        except (CommandFailed, ChildDied, ChildTimedOut) as error:
-            failed.append((name, error))
-    return failed
 
 
 def outputs_of(layout: list[Output], addresses: list[int], call: int) -> list[Output]:

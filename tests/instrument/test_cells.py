@@ -606,7 +606,8 @@ class Failing(IsolatedRun):
     def __init__(self, fails, often):
         self.arms, self.fails, self.left, self.asked = [Arm("sdpa"), Arm("mine"), Arm("yours")], fails, often, 0
         self.plan = SimpleNamespace(verify_only=False, processes=3)
-        self.session = SimpleNamespace(turn="", slots={}, stop=lambda name: None)
+        self.session = SimpleNamespace(turn="", slots={}, stop=lambda name: None, capturing=SimpleNamespace(failed_too=[]))
+        self.too = []
         self.part, self.baseline_failed = SimpleNamespace(told=[]), 0
 
     def _begin(self, arm): ...
@@ -621,7 +622,9 @@ class Failing(IsolatedRun):
         if self.asked > 1 and self.left:
             self.left -= 1
             self.session.turn = self.fails
-            raise CommandFailed(Fault(kind="raised", message="it broke"))
+            error = CommandFailed(Fault(kind="raised", message="it broke"))
+            self.session.capturing.failed_too = [(name, error) for name in self.too]
+            raise error
         names = [arm.name for arm in alive]
         base = self.baseline if self.baseline in names else names[0]
         return Reading("batch", {name: [[100.0], [101.0]] for name in [*names, base + AA]})
@@ -654,6 +657,15 @@ def test_the_readings_of_others_stay_when_a_candidate_fails_in_a_later_process()
         ["sdpa", "sdpa" + AA, "yours"],
     ]
     assert [arm.status for arm in run.arms] == ["ok", "failed", "ok"] and run.asked == 4 and not run.part.told
+
+
+@pytest.mark.parametrize(("fails", "too"), [("mine", "sdpa"), ("sdpa" + AA, "mine")])
+def test_a_kernel_that_fails_together_with_the_baseline_leaves_and_the_baseline_is_started_again(fails, too):
+    run = Failing(fails, often=1)
+    run.too = [too]
+    whole = run._measure()
+    assert [arm.status for arm in run.arms] == ["ok", "failed", "ok"] and run.baseline_failed == 1
+    assert len(whole.processes) == 3 and not run.session.capturing.failed_too
 
 
 class Alone(IsolatedRun):

@@ -17,6 +17,7 @@ from kernels.analysis.correctness import judge  # noqa: E402
 from kernels.catalog import declared_in, get_kernel, load  # noqa: E402
 from kernels.child.reference import Reference, measure  # noqa: E402
 from kernels.nvrtc import compiler, toolchain  # noqa: E402
+from kernels.nvrtc.declaration import BadDeclaration  # noqa: E402
 from kernels.nvrtc.expressions import BadExpression  # noqa: E402
 from kernels.nvrtc.kernel import CudaKernel  # noqa: E402
 from kernels.operations.attention import Attention  # noqa: E402
@@ -216,6 +217,18 @@ def test_scratch_is_a_name_only_where_the_launch_asks_for_some(tmp_path, monkeyp
     assert "scratch" not in declared(tmp_path, ", scratch=4 * rows").takes
     with pytest.raises(ValueError, match="swish has no `scratch`"):
         declared(tmp_path, "")
+
+
+def test_scratch_memory_that_is_asked_for_is_passed(tmp_path):
+    path, asked = tmp_path / "swish" / "mine.cu", SOURCE.format(scratch=", scratch=4 * rows")
+    path.parent.mkdir(exist_ok=True)
+    with pytest.raises(
+        BadDeclaration, match=r"line 5: @launch asks for scratch memory; pass it: @call\(\.\.\., scratch\)"
+    ):
+        list(declared_in(path, asked.replace("out, scratch, cols", "out, cols").encode()))
+    for wrong in ("out, scratch + 1, scratch, cols", "out, scratch, cols + scratch"):
+        with pytest.raises(ValueError, match="swish has no `scratch`"):  # a pointer, no number
+            list(declared_in(path, asked.replace("out, scratch, cols", wrong).encode()))
 
 
 @pytest.mark.parametrize("scratch", ["0 - rows", "rows / 3"])

@@ -58,7 +58,7 @@ def test_shares_of_a_tile_are_neighbours_of_the_same_length(arithmetic):
 
 
 def test_tiles_in_flight_share_rows_and_columns(arithmetic):
-    """The first 132 of 32 x 16 tiles touch 8 rows of tiles and 17 columns, not 132 of one and 1 of the other."""
+    """The first 128 of 32 x 16 tiles touch 8 rows of tiles and 16 columns, not 128 of one and 1 of the other."""
     found = items(4096, 4096, 4096, 2, 256, 64, 1, 8)[:128]
     assert len({row for row, *_ in found}) == 8
     assert len({column for _, column, *_ in found}) == 16

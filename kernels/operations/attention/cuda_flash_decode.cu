@@ -122,7 +122,8 @@ constexpr float NOTHING = -1e30f;  // the largest score of no keys: finite, so t
 // COUNTS, plus the blocks that have ended. So launches on several streams do not mix. 0 while no launch has it.
 __device__ unsigned long long ended[ENTRIES];
 
-// Takes an entry for a launch, or sees that another of its blocks did. In the rare case that another launch has it, waits.
+// Takes an entry for a launch, or sees that another of its blocks did. In the rare case that another launch has it, waits: the
+// blocks of a launch get processors before those of later launches, so it ends. (Not if a later one has a higher priority.)
 __device__ void claim(unsigned long long* entry, unsigned long long launch) {
     while (true)
         if (const auto had = atomicCAS(entry, 0ull, launch * COUNTS); had == 0 || had / COUNTS == launch) return;

@@ -45,8 +45,8 @@ class Rule(NamedTuple):
     """The tile of the products within its bounds; the first rule that fits counts."""
 
     tile: Tile
-    most_m: int = 2**18
-    most_n: int = 2**18
+    most_m: int = 2**31
+    most_n: int = 2**31
     least_k: int = 1
     most_tiles: int = 2**36  # of 128 x 128
     evidence: str = ""  # the file of docs/measurements that shows it; empty: not measured
