@@ -179,8 +179,8 @@ class Paired:
             reading.notes.append(f"{reading.repeated} rounds were measured again: {SLOWED}")
 
     def _grace_s(self, budget_s: float) -> float:
-        """By how much a wide protocol, such as *quick*, may exceed its time budget: it goes on while A/A is so noisy that nothing is
-        decided."""
+        """By how much a wide protocol, such as *quick*, may exceed its time budget: it goes on while A/A is so noisy that
+        nothing is decided."""
         aa = paired_speedup(*self.reading.pairs(self.drive.baseline, self.drive.baseline + AA))
         return GRACE * budget_s if self.drive.plan.is_wide and margin_from(aa) > WIDEST_MARGIN else 0.0
 

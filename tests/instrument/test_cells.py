@@ -28,8 +28,9 @@ from kernels.host.view import closed_folders
 from kernels.parent import idleness, isolated_session
 from kernels.parent.arm import Arm
 from kernels.parent.batches import estimated, lengths
+from kernels.parent.capturing import captured_at_once
 from kernels.parent.cell_process import Cell, Suspect, TrustedEnded
-from kernels.parent.child_process import Cancelled, ChildTimedOut, CommandFailed
+from kernels.parent.child_process import Cancelled, ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.drive import AA
 from kernels.parent.idleness import Idleness
 from kernels.parent.isolated_run import IsolatedRun
@@ -70,6 +71,22 @@ def test_a_second_cell_whose_first_calls_fail_is_ended_and_nobody_is_to_blame(se
     cell.kill()
     assert not session.warmed("eager" + AA, 60.0) and "eager" + AA not in session.slots
     assert session.verify("eager", 60.0, 7)[0]["frobenius"] < 1e-5
+
+
+def test_several_cells_are_asked_at_once_and_each_is_stopped_when_it_has_answered(session):
+    """On a CPU no graph can be captured: each says so."""
+    names = ["eager", "eager" + AA]
+    session.start(names[1])
+    cells = {name: session.slots[name].cell for name in names}
+    failed = captured_at_once(cells, dict.fromkeys(names, 4), 60.0)
+    assert sorted(failed) == sorted(names) and all(isinstance(error, CommandFailed) for error in failed.values())
+    states = {processes._stat(pid)[0] for cell in cells.values() for pid in cell.processes()}
+    assert states == {"T"}
+    cells[names[1]].kill()
+    failed = captured_at_once(cells, dict.fromkeys(names, 4), 60.0)
+    assert isinstance(failed[names[1]], ChildDied) and isinstance(failed[names[0]], CommandFailed)
+    session.stop(names[1])
+    assert session.verify("eager", 60.0, 7)[0]["frobenius"] < 1e-5, "it can be asked again"
 
 
 def test_an_estimate_grows_to_long_batches_and_takes_the_shortest_of_three():
@@ -606,7 +623,9 @@ class Failing(IsolatedRun):
     def __init__(self, fails, often):
         self.arms, self.fails, self.left, self.asked = [Arm("sdpa"), Arm("mine"), Arm("yours")], fails, often, 0
         self.plan = SimpleNamespace(verify_only=False, processes=3)
-        self.session = SimpleNamespace(turn="", slots={}, stop=lambda name: None, capturing=SimpleNamespace(failed_too=[]))
+        self.session = SimpleNamespace(
+            turn="", slots={}, stop=lambda name: None, capturing=SimpleNamespace(failed_too=[])
+        )
         self.too = []
         self.part, self.baseline_failed = SimpleNamespace(told=[]), 0
 
