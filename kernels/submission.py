@@ -60,7 +60,8 @@ def kernel_of(files: dict[str, str]) -> KernelInfo:
     if not found:
         raise Unreadable(
             f'no file declares a kernel: a .py file needs a function under @kernel("attention", backend="triton"), '
-            f'a .cu file a comment // @kernel("attention"); there {"is" if len(files) == 1 else "are"} {", ".join(files)}'
+            f"or a bare function whose arguments are those of an operation, such as softmax(x); "
+            f'a .cu file needs a comment // @kernel("attention"); there {"is" if len(files) == 1 else "are"} {", ".join(files)}'
         )
     if len(found) > 1:
         names = ", ".join(info.full_name for info in found)

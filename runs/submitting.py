@@ -53,7 +53,8 @@ def config_for(submission: Submission, name: str = "", effort: str = "", beside:
     if submission.operation not in spec.operations:
         of = ", ".join(spec.operations)
         raise NotSubmitted(
-            "config", f"The config {spec.name} is of {of}; {submission.name} is for {submission.operation}."
+            "config",
+            f"The config {spec.name} measures {of}; the kernel {submission.name} computes {submission.operation}.",
         )
     part = spec.part(submission.operation)
     if len(part.workloads) > MOST_WORKLOADS:

@@ -524,6 +524,9 @@ def carry_out(command: Callable[[argparse.Namespace], int], arguments: argparse.
     except Failed as error:
         print(f"{parser().prog}: {error}", file=sys.stderr)
         return error.status
+    except BrokenPipeError:  # such as `runs list | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("interrupted; a run that was started goes on", file=sys.stderr)
         return INTERRUPTED

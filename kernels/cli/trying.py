@@ -145,6 +145,14 @@ def _timed(timed: dict[str, Any] | None) -> str:
     return f"  {timed['word']}  {timed['speedup']:.3f}x ({timed['low']:.3f} to {timed['high']:.3f}){why}"
 
 
+def _is_triton(path: str) -> bool:
+    """Whether a file may hold kernels in Triton."""
+    try:
+        return "triton" in Path(path).read_text(errors="replace")
+    except OSError:
+        return False
+
+
 def tally(tried: list[dict[str, Any]], device: Device) -> list[str]:
     """ "N of M load, K run, J right", in all and by format."""
 
@@ -157,7 +165,7 @@ def tally(tried: list[dict[str, Any]], device: Device) -> list[str]:
     for name in FORMATS:
         if formats[name] and len(formats) > 1:
             lines.append("  " + line(name, [r for r in tried if r["kernel"]["format"] == name]))
-    if device.kind == "cpu":
+    if device.kind == "cpu" and any(_is_triton(result["kernel"]["path"]) for result in tried):
         lines.append("Triton kernels ran in Triton's interpreter, because this device is a CPU.")
     if formats[PERF_REPORT]:
         lines.append("A perf_report file is right if its other providers agree with its library provider.")

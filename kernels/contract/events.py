@@ -188,10 +188,14 @@ class Measured(Model):
         return self
 
     @property
+    def on_cpu(self) -> bool:
+        """Whether a CPU was measured."""
+        return self.mode == "cpu" or (self.isolation is not None and self.isolation.on_cpu)
+
+    @property
     def of_cpu(self) -> HostLoad | None:
         """What others used of the CPU that was measured; None: unknown, or a GPU was measured."""
-        on_cpu = self.mode == "cpu" or (self.isolation is not None and self.isolation.on_cpu)
-        return self.telemetry.host if on_cpu else None
+        return self.telemetry.host if self.on_cpu else None
 
     @property
     def is_contended(self) -> bool:

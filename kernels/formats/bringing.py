@@ -165,7 +165,7 @@ def _of_task(task: Task, name: str) -> str:
 
 def _flashinfer(files: dict[str, str], solution: str, definition: str) -> Brought:
     """The problem is the definition's reference; the kernel has the solution's sources."""
-    right, mine = definition_in(files[definition], definition), solution_in(files[solution], solution)
+    right, mine = definition_in(files[definition], definition), solution_in(files[solution], solution, files)
     workloads = workloads_in(files, right)
     name = _name(f"{right.name}.json")
     says, cases, values = "The reference of a flashinfer definition.", [], {}

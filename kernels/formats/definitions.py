@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any
 
 from kernels.submission import Unreadable
@@ -83,11 +84,14 @@ def _array(said: dict[str, Any], axes: dict[str, int | None]) -> Array:
     return {"shape": shape, "dtype": said["dtype"]}
 
 
-def solution_in(text: str, name: str) -> Solution:
-    """Raises Unreadable. name: of the file, for the message."""
-    said = json.loads(text)
+def solution_in(text: str, name: str, beside: dict[str, str] | None = None) -> Solution:
+    """Raises Unreadable. name: of the file, for the message. beside: other files, by their paths: a source without content is
+    one of them, in the solution's folder."""
+    said, folder, beside = json.loads(text), PurePosixPath(name).parent, beside or {}
     try:
-        files = {str(one["path"]): str(one["content"]) for one in said["sources"]}
+        files = {
+            str(one["path"]): str(one.get("content") or beside[str(folder / one["path"])]) for one in said["sources"]
+        }
         entry, function = str(said["spec"]["entry_point"]).split("::")
     except (KeyError, TypeError, ValueError) as error:
         raise Unreadable(f"{name} cannot be read as a solution: {type(error).__name__}: {error}") from None

@@ -93,14 +93,22 @@ class Folder:
         why = ""
         if definition is None:
             why = f"the definition {said['definition']} is not among these files"
-        elif str(spec.get("language", "")).lower() not in RUNNABLE:
-            why = f"its language is {spec.get('language')}: that needs a compiler with PyTorch's headers on this host"
+        elif other := [language for language in _languages(spec) if language.lower() not in RUNNABLE]:
+            why = f"it is in {', '.join(other)}: that needs a compiler with PyTorch's headers on this host"
+        elif not _languages(spec):
+            why = "its spec names no language"
         elif "::" not in str(spec.get("entry_point", "")):
             why = "its entry_point is not file.py::function"
         if definition:
             self.used.add(definition)
         name = str(said.get("name") or path.stem)
         return Found(FLASHINFER, str(path), name, problem=str(definition or ""), why_not=why)
+
+
+def _languages(spec: dict[str, Any]) -> list[str]:
+    """Of a solution: `language` in flashinfer-bench, `languages` in SOL-ExecBench."""
+    said = spec.get("languages", spec.get("language", ""))
+    return [str(one) for one in (said if isinstance(said, list) else [said]) if one]
 
 
 def _files(root: Path) -> Iterator[Path]:

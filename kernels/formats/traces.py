@@ -52,14 +52,17 @@ def workloads_in(files: dict[str, str], of: Definition) -> Workloads | None:
 
 
 def _lines(text: str, name: str, definition: str) -> Iterator[dict[str, Any]]:
-    """The workloads of a definition: a trace that was measured has one, too."""
+    """The workloads of a definition: a trace that was measured has one, too. In SOL-ExecBench a line is a workload itself, and
+    names no definition: it is for the one beside it."""
     for number, line in enumerate(text.splitlines(), 1):
         try:
             said = json.loads(line) if line.strip() else None
         except (ValueError, RecursionError):
             raise Unreadable(f"{name} cannot be read: line {number} is not JSON") from None
-        if isinstance(said, dict) and said.get("definition") == definition and isinstance(said.get("workload"), dict):
-            yield {part: said["workload"].get(part) or {} for part in ("axes", "inputs", "uuid")}
+        if isinstance(said, dict) and said.get("definition", definition) == definition:
+            workload = said.get("workload", said if {"axes", "inputs"} <= said.keys() else None)
+            if isinstance(workload, dict):
+                yield {part: workload.get(part) or {} for part in ("axes", "inputs", "uuid")}
 
 
 def _source(said: str, workload: dict[str, Any]) -> dict[str, Any]:
@@ -76,6 +79,8 @@ def _why_not(workload: dict[str, Any], of: Definition, beside: dict[str, str]) -
         path = str(source.get("path", ""))
         if source.get("type") == "safetensors" and PurePosixPath(path).name not in beside:
             return f"its input {name} comes from {path[-100:]}, which is not among the files"
+        if source.get("type") == "custom":
+            return f"its input {name} is custom: a function of the definition makes it, which is not called here"
         drawn |= array["shape"] is not None and source.get("type", "random") == "random"
     return "" if drawn else "all of its tensors have given values, so a kernel could remember its outputs"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 from ninja import Field, Schema
-from pydantic import ConfigDict, Discriminator, Tag, model_validator
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Tag, model_validator
 
 TEXT = 2000
 ROW = dict[str, Any]
@@ -111,16 +111,30 @@ Judged = Annotated[
 """A run of the site by its number, or a run that is a file."""
 
 
+def _share(value: Any) -> Any:
+    """ "2%" is 0.02, as on the command line."""
+    try:
+        return float(value.strip().removesuffix("%")) / 100 if isinstance(value, str) and "%" in value else value
+    except ValueError:
+        return value
+
+
+def _best(value: Any) -> Any:
+    return "best" if value == ["best"] else value
+
+
 class GateIn(Sent):
     """A run, and the earlier ones that it is compared with."""
 
     run: Judged
-    against: Literal["best"] | Annotated[list[Judged], Field(max_length=25)] = Field(
+    against: Annotated[Literal["best"] | Annotated[list[Judged], Field(max_length=25)], BeforeValidator(_best)] = Field(
         "best",
         description="Earlier runs, or `best`: all comparable earlier runs of the site. With several runs, each kernel "
         "is compared with its best result.",
     )
-    max_regression: float = Field(0.02, gt=0, lt=1, description="How much slower is allowed: 0.02 is 2%.")
+    max_regression: Annotated[float, BeforeValidator(_share)] = Field(
+        0.02, gt=0, lt=1, description='How much slower is allowed: 0.02, or "2%".'
+    )
     kernels: list[str] = Field([], max_length=200, description="Only these; default: all.")
 
 

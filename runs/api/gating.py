@@ -63,7 +63,8 @@ def report(now: Side, sent: GateIn) -> gate.Report:
     if isinstance(sent.against, str):
         sides, of_others = now.best, True
         if not sides:
-            return gate.Report([], sent.max_regression, NOTHING_EARLIER)
+            ended = now.run is None or not now.run.is_active
+            return gate.Report([], sent.max_regression, NOTHING_EARLIER if ended else f"R{now.name[1:]} has not ended.")
     else:
         files = [one for one in sent.against if isinstance(one, FileIn)]
         numbers = dict.fromkeys(one for one in sent.against if isinstance(one, int))

@@ -56,8 +56,9 @@ def of_fields(request: HttpRequest, error: ValidationError) -> HttpResponse:
 
 
 def _name(place: tuple[str | int, ...]) -> str:
-    """("query", "limit") and ("body", "sent", "files", "a.py") -> "limit", "files.a.py"."""
-    parts = place[2 if place[0] == "body" else 1 :]
+    """("query", "limit") and ("body", "sent", "files", "a.py") -> "limit", "files.a.py". Without the names of types that a value
+    was tried as."""
+    parts = [part for part in place[2 if place[0] == "body" else 1 :] if "[" not in str(part)]
     return ".".join(str(part)[:LONGEST_NAME] for part in parts) or "body"
 
 

@@ -129,7 +129,7 @@ def doubts(subject: Subject) -> list[str]:
 
 def _contended(measured: Measured) -> str:
     """What others did on the device during the run."""
-    if measured.mode != "cpu":
+    if not measured.on_cpu:
         return "Another process was on the GPU during this run."
     if measured.is_contended and measured.telemetry.host:
         return (

@@ -152,6 +152,41 @@ def test_given_tensors_and_random_whole_numbers_are_what_a_kernel_gets():
     assert whole.unique().numel() > 50 and set(truth.tolist()) == {True, False} and small.dtype == torch.uint8
 
 
+def as_sol(files, languages=("pytorch",), **inputs):
+    """The same as people have it for SOL-ExecBench: `languages`, workloads that name no definition, and sources in files."""
+    solution = json.loads(files["mine.json"])
+    (source,) = solution["sources"]
+    solution["spec"] = {"languages": list(languages), "target_hardware": ["LOCAL"], "entry_point": "main.py::run"}
+    solution["sources"] = [{"path": "main.py"}]
+    lines = [json.loads(line)["workload"] for line in files["gather.jsonl"].splitlines() if line]
+    lines = [json.dumps(one | {"inputs": one["inputs"] | inputs}) for one in lines]
+    changed = {"mine.json": json.dumps(solution), "main.py": source["content"], "gather.jsonl": "\n".join(lines)}
+    return files | changed
+
+
+def test_a_solution_of_sol_execbench_is_the_same_submission():
+    files = gather(workload(9, 5), workload(40, 30))
+    problem, kernel = submissions_of(as_sol(files))
+    assert cases_of(problem.files) == ["n=9 rows=5", "n=40 rows=30"] and [*kernel.files] == ["main.py"]
+    plain, known = submissions_of(files)
+    assert (name_of(problem), name_of(kernel)) == (name_of(plain), name_of(known))
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        (as_sol(gather(workload(9, 5)), ("cuda_cpp",)), "it is in cuda_cpp: that needs a compiler with PyTorch's headers"),
+        (as_sol(gather(workload(9, 5)), ("triton", "cuda_cpp")), "it is in cuda_cpp: that needs"),
+        (as_sol(gather(workload(9, 5)), ()), "its spec names no language"),
+        (as_sol(gather(workload(9, 5)), table={"type": "custom"}), "its input table is custom: a function of the definition "
+         "makes it, which is not called here"),
+    ],
+)  # fmt: skip
+def test_what_of_sol_execbench_cannot_run_is_said(files, why):
+    with pytest.raises(Unreadable, match=re.escape(why)):
+        submissions_of(files)
+
+
 def test_a_definition_without_workloads_keeps_its_version():
     """It was stored before workloads were read."""
     problem, kernel = submissions_of(flashinfer_files("rmsnorm_h256", "rmsnorm_into"))

@@ -242,6 +242,7 @@ def test_the_command_prints_a_line_for_each_and_the_tally(capsys, tmp_path):
     assert "6 of 8 load, 6 run, 5 right" in said
     assert "right       solutions/gemm_triton.json  (flashinfer: gemm_triton)" in said
     assert len(json.loads((tmp_path / "out.json").read_text())) == 8
+    assert "Triton kernels ran in Triton's interpreter" in said
 
 
 @pytest.mark.thorough("each kernel of each foreign format, in a process of its own")
@@ -268,6 +269,7 @@ def test_a_tally_counts_what_loads_runs_and_is_right():
     lines = tally(results, find_device("cpu"))
     assert "2 of 3 load, 1 run, 1 right" in lines[0] and "  GPU MODE: 1 of 1 load, 1 run, 1 right" in lines
     assert FLASHINFER not in "".join(lines) and os.linesep not in lines[0]
+    assert not any("interpreter" in line for line in lines), "no file is in Triton"
 
 
 def test_a_clone_in_a_folder_called_build_and_files_of_any_kind_are_read(tmp_path):

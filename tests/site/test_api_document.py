@@ -324,6 +324,14 @@ def test_a_run_is_held_against_an_earlier_one_and_against_the_best(writer, store
     assert is_problem(writer.post("/api/gate", {"run": again.pk, "max_regression": 2}), 422, "less than 1")
     assert is_problem(writer.post("/api/gate", body | {"against": [999_999]}), 404, "There is no run 999999.")
     assert writer.client.post("/api/gate", "", content_type="application/json").status_code == 422
+    assert writer.post("/api/gate", body | {"max_regression": "2%"}).json() == said
+    assert writer.post("/api/gate", {"run": again.pk, "against": ["best"]}).json() == best
+    wrong = writer.post("/api/gate", {"run": again.pk, "against": ["worst"]})
+    assert is_problem(wrong, 422, "should be 'best'") and all("[" not in one["field"] for one in wrong.json()["errors"])
+    assert is_problem(writer.post("/api/gate", body | {"max_regression": "a lot"}), 422, "valid number")
+    Run.objects.filter(pk=again.pk).update(state="running")
+    running = writer.post("/api/gate", {"run": again.pk}).json()
+    assert running["status"] == 2 and running["sentence"].endswith(f"Run {again.pk} has not ended.")
 
 
 def test_a_file_is_held_against_a_run_another_file_and_the_best(writer, gpu):

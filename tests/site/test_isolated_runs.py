@@ -10,7 +10,7 @@ from kernels.contract.arm_result import NO_SPEEDUP, Verdict
 from kernels.contract.export import Export
 from kernels.contract.isolation import Batches, Isolation
 from kernels.report import tables
-from runs.models import Measurement
+from runs.models import Measurement, Run
 from runs.queries import measurements
 from runs.views.result_protocol import isolation_of
 
@@ -52,6 +52,15 @@ def test_the_estimate_is_longer_than_that_of_the_shared_process(owner, gpu, chos
 def test_rows_keep_how_the_processes_were_kept_apart(isolated):
     (stored,) = measurements.of_run(isolated)
     assert (stored.isolated, stored.isolation) == (True, APART)
+
+
+@pytest.mark.parametrize(("on_cpu", "said"), [(True, "Other processes used"), (False, "process was on the GPU")])
+def test_the_page_names_a_gpu_only_where_one_was_measured(owner, isolated, on_cpu, said):
+    result = Measurement.objects.get(run=isolated).results.get(kernel__name="eager")
+    Run.objects.filter(pk=isolated.pk).update(contended=True)
+    facts = APART.model_copy(update={"on_cpu": on_cpu}).model_dump(mode="json")
+    Measurement.objects.filter(run=isolated).update(isolation=facts)
+    assert said in owner.get(reverse("result", args=[isolated.pk, result.pk])).content.decode()
 
 
 def test_the_page_says_what_the_host_did_not_allow_and_what_it_means(owner, isolated):

@@ -89,7 +89,7 @@ def test_only_dropped_files_are_enough(owner, ready):
         ({"source": SOURCE + "#" * 1_000_000}, "the limit is 1,000,000"),
         ({"name": "../mine.py"}, "is not valid"),
         ({"dropped": [SimpleUploadedFile("a.py", b"\xff\xfe\x00")]}, "a.py is not text in UTF-8"),
-        ({"config": "smoke"}, "The config smoke is of attention; mine is for swish."),
+        ({"config": "smoke"}, "The config smoke measures attention; the kernel mine computes swish."),
     ],
 )
 def test_what_cannot_be_is_said_and_nothing_is_stored(owner, ready, more, why):
