@@ -85,9 +85,10 @@ def _config(place: Place, kernels: list[str], isolated: bool) -> Config:
     assert place.rumour is not None
     workload = Workload(**place.workload.as_json())
     best = place.rumour.best
+    what = best.point.kernel if best else f"that no kernel is faster than {place.rumour.base.kernel}"
     return Config(
         name=CONFIRMING,
-        title=f"{best.point.kernel if best else place.rumour.base.kernel} on {workload.label}{', isolated' * isolated}",
+        title=f"{what} on {workload.label}{', isolated' * isolated}",
         operation=workload.operation,
         kernels=kernels,
         workloads=[workload],

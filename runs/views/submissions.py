@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
@@ -55,12 +56,15 @@ def submit(request: HttpRequest) -> HttpResponse:
     told: dict[str, Any] = {"user": person(request), "message": message, "parent": parent}
     try:
         if form.source:
-            one, _new = Submission.objects.store_git(form.source, form.cleaned_data["git_operation"], **told)
+            one, is_new = Submission.objects.store_git(form.source, form.cleaned_data["git_operation"], **told)
         else:
-            one, _new = Submission.objects.store_read(form.sources, **told)
+            one, is_new = Submission.objects.store_read(form.sources, **told)
     except Unreadable as error:
         form.add_error(None, as_sentence(error))
         return _form_page(request, form, parent, status=422)
+    if not is_new:
+        kept = " Its message and its parent stay as they are." if message or parent else ""
+        messages.info(request, f"This kernel is stored already, as {one.kernel}.{kept}")
     return _measure(request, form, one) or _form_page(request, form, parent, status=422)
 
 

@@ -161,6 +161,14 @@ def test_the_same_files_twice_are_one_submission(owner, member, ready):
     assert (again_.user, again_.message) == (owner.user, "mine")
 
 
+def test_files_that_are_stored_already_are_said_to_be_and_keep_their_message(owner, ready):
+    first = stored(owner, message="the first")
+    page = owner.post(FORM, sent(message="the second"), follow=True).content.decode()
+    assert f"This kernel is stored already, as {first.kernel}. Its message and its parent stay as they are." in page
+    first.refresh_from_db()
+    assert first.message == "the first"
+
+
 def test_a_submission_never_changes(owner, ready):
     one = stored(owner)
     one.message = "other"
