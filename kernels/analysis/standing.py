@@ -178,12 +178,12 @@ class Standing:
         return f"{sum(self.left_out.values())} left out: {only}"
 
 
-def in_digits(ratio: float, low: float, high: float, *others: float) -> list[str]:
-    """A ratio, its interval and other ratios with the same decimals: two, more where the ends of the interval are
+def in_digits(ratio: float, low: float, high: float, *others: float, least: int = 2) -> list[str]:
+    """A ratio, its interval and other ratios with the same decimals: `least`, more where the ends of the interval are
     closer or the ratio is small."""
     apart = -math.floor(math.log10((high - low) / 2)) if high > low else 0
     small = 2 - math.floor(math.log10(ratio)) if ratio < 0.1 else 0
-    decimals = max(2, min(3, apart), min(6, small))
+    decimals = max(least, min(3, apart), min(6, small))
     return [f"{figure:.{decimals}f}" for figure in (ratio, low, high, *others)]
 
 

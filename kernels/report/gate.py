@@ -19,6 +19,8 @@ from kernels.report.comparison import GONE, NEW, Results, Row, rows, why_not
 from kernels.report.versions import Versions
 
 EXIT = {Gate.HOLDS: 0, Gate.FAILS: 1, Gate.UNKNOWN: 2}
+LIMIT_DECIMALS = 3
+"""Of a change and of its limit: with fewer, an interval could seem to end at the limit."""
 ALWAYS_FAIL = (Status.INCORRECT, Status.SUSPECT)
 """Even if they were so before. What else is not ok fails if it was ok."""
 NOT_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -207,7 +209,7 @@ def _line(row: Row, name: str, before: Results, after: Results, most: float) -> 
         why = f"{moved} as much: the margin is {percent(margin)}; measure on a quiet device"
     elif word == Gate.UNKNOWN:
         needed = processes_needed(change, most, _processes(before, row), _processes(after, row))
-        why = f"the interval contains the limit of {limit_of(most):.3f}x; " + (
+        why = f"the interval contains the limit of {limit_of(most):.{LIMIT_DECIMALS}f}x; " + (
             f"about {needed} processes of each run would decide" if needed else "the change is too near to the limit"
         )
     return Line(row.workload, row.mode, row.kernel, word, why, change, margin, name, needed)
@@ -241,7 +243,7 @@ def _cells(report: Report) -> list[list[str]]:
     for one in report.lines:
         moved = ""
         if one.change:
-            ratio, low, high = in_digits(*one.change)
+            ratio, low, high = in_digits(*one.change, least=LIMIT_DECIMALS)
             moved = f"{ratio}x ({low} to {high})"
         margin = "" if one.margin is None else f"{one.margin:.1%}"
         lines.append([one.workload, one.kernel, one.word.value, moved, margin, one.against, one.why])

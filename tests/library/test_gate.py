@@ -15,7 +15,7 @@ from kernels.contract.arm_result import Ratio
 from kernels.contract.export import export_of
 from kernels.protocol import MOST_PROCESSES, Protocol
 from kernels.report.comparison import RunResults
-from kernels.report.gate import as_junit, as_markdown, gate
+from kernels.report.gate import Line, Report, as_junit, as_markdown, as_text, gate
 
 
 def judged(was, now, most=0.02, **more):
@@ -388,3 +388,13 @@ def test_a_file_that_is_no_run_is_said_before_it_is_sent(tmp_path, site, content
     assert why in capsys.readouterr().err and not site
     assert main(["gate", "1", "--against", "best", "2", "--max-regression", "2%"]) == 2
     assert "best stands alone" in capsys.readouterr().err
+
+
+def test_an_interval_does_not_seem_to_end_at_the_limit():
+    """0.976 and 0.984 were both 0.98, beside a limit of 0.980x: one could not be told, the other held."""
+    lines = [
+        Line("fp16", "cold", "mine", word, "", Ratio(1.0, low, 1.02), 0.01, "before")
+        for word, low in ((Gate.UNKNOWN, 0.976), (Gate.HOLDS, 0.984))
+    ]
+    said = as_text(Report(lines, 0.02))
+    assert "1.000x (0.976 to 1.020)" in said and "1.000x (0.984 to 1.020)" in said
