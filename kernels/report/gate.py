@@ -142,7 +142,7 @@ def gate(
             comparable.append((name, before))
     judged = Versions.of(after, [run for _, run in comparable])
     now = judged.shown(after)
-    found: dict[tuple[str, str, str], list[tuple[bool, float, Line]]] = {}
+    found: dict[tuple[str, str, str], list[tuple[bool, bool, float, Line]]] = {}
     for name, run in comparable:
         before = judged.before(run, after)
         known |= {arm.kernel for m in before.measurements for arm in m.results}
@@ -150,9 +150,9 @@ def gate(
             if (chosen and row.kernel.partition(AT)[0] not in chosen) or (of_others and row.verdict == GONE):
                 continue
             if line := _line(row, name, before, now, most):
-                rank = (not before.contended, _low_end(before, row, line), line)
+                rank = (bool(line.against), not before.contended, _low_end(before, row, line), line)
                 found.setdefault((row.workload_key, row.mode, row.kernel), []).append(rank)
-    lines = [max(of, key=lambda one: one[:2])[2] for of in found.values()]
+    lines = [max(of, key=lambda one: one[:3])[3] for of in found.values()]
     lines += [line for line in _new(now, known) if not chosen or line.kernel.partition(AT)[0] in chosen]
     missing = sorted(chosen - {line.kernel.partition(AT)[0] for line in lines})
     if missing and not whys:
@@ -187,7 +187,8 @@ def _line(row: Row, name: str, before: Results, after: Results, most: float) -> 
     """None: the gate says nothing of it: the baseline, what was not ok before and is not now, and what is new."""
     if row.verdict in ALWAYS_FAIL or row.is_broken:
         why = f"{row.verdict}: {row.why}" if row.why else str(row.verdict)
-        return Line(row.workload, row.mode, row.kernel, Gate.FAILS, why, None, None, name)
+        known = name if _arm(before, row) else ""
+        return Line(row.workload, row.mode, row.kernel, Gate.FAILS, why, None, None, known)
     if row.verdict == Status.OK:
         return Line(row.workload, row.mode, row.kernel, Gate.HOLDS, f"ok; {row.status_before} before", None, None, name)
     if row.verdict in (NEW, Verdict.BASELINE, *FAILURES):

@@ -398,3 +398,13 @@ def test_an_interval_does_not_seem_to_end_at_the_limit():
     ]
     said = as_text(Report(lines, 0.02))
     assert "1.000x (0.976 to 1.020)" in said and "1.000x (0.984 to 1.020)" in said
+
+
+def test_a_kernel_that_is_incorrect_names_only_an_earlier_run_that_measured_it():
+    now = run(measurement(result("mine", sha="b", status="incorrect")))
+    other, earlier = run(measurement(result("others", 1.1))), run(measurement(result("mine", 1.1)))
+    (line,) = [one for one in gate(now, [("run 12", other)], 0.02, ["mine"]).lines if one.kernel == "mine"]
+    assert (line.word, line.against) == (Gate.FAILS, "")
+    for runs in ([("run 12", other), ("run 11", earlier)], [("run 11", earlier), ("run 12", other)]):
+        (line,) = [one for one in gate(now, runs, 0.02, ["mine"]).lines if one.kernel == "mine"]
+        assert (line.word, line.against) == (Gate.FAILS, "run 11")
