@@ -83,7 +83,7 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
     elif contended and table:
         sentences.append("The run is contended: other processes used the device.")
     sentences += _noise(table)
-    sentences += _faults(table)
+    sentences += _faults(table, strong)
     return Summary(
         strong,
         sentences,
@@ -266,12 +266,12 @@ def _widened(table: Sequence[Row]) -> list[str]:
     return [f"A/A of {table[0].baseline} was noisy: FASTER and SLOWER need a difference of up to {max(margins):.1%}."]
 
 
-def _faults(table: Sequence[Row]) -> list[str]:
-    """Results that are not ok, by status."""
+def _faults(table: Sequence[Row], strong: str) -> list[str]:
+    """Results that are not ok, by status. strong: what has been said already; of one workload there is no more to say."""
     sentences = []
     for status in FAILURES:
         mine = [row for row in table if row.status == status]
-        if mine:
+        if mine and (strong != f"{mine[0].kernel} is {status}" or len({row.workload_key for row in table}) > 1):
             verb = VERBS.get(status) or f"{'are' if len(mine) != 1 else 'is'} {status}"
             kernels = ", ".join(dict.fromkeys(row.kernel for row in mine))
             sentences.append(f"{len(mine)} result{'s' * (len(mine) != 1)} {verb} ({kernels}{_where(mine, table)}).")
