@@ -66,7 +66,8 @@ class Arm:
                 self.fail(Status.CRASHED, message, error.fault.traceback)
                 return True
             status = OWN_STATUS.get(error.fault.kind, Status.FAILED)
-            self.fail(status, in_short(status, message), error.fault.traceback if status == Status.FAILED else "")
+            seen = _with_printed(error.fault.traceback, log) if status == Status.FAILED else ""
+            self.fail(status, in_short(status, message), seen)
             return unusable or error.fault.must_replace
         if isinstance(error, ChildTimedOut):
             status = Status.TIMED_OUT
@@ -74,6 +75,11 @@ class Arm:
             status = Status.SUSPECT if isinstance(error, Forged) else Status.CRASHED
         self.fail(status, f"{doing}: {error}", log)
         return True
+
+
+def _with_printed(traceback: str, log: str) -> str:
+    """A traceback, and before it what the process printed: who looks for a fault prints values."""
+    return f"{log.rstrip()}\n\n{traceback}" if log.strip() and log.strip() not in traceback else traceback
 
 
 ASKED = re.compile(r"tried to allocate ([\d.]+) (bytes|[KMGT]iB)", re.IGNORECASE)

@@ -151,7 +151,10 @@ class ChildSession:
             return None
 
     def blame(self, arm: Arm, doing: str, error: Exception) -> None:
-        log = self._child.log.tail(ERROR_TAIL) if self._child else ""
+        is_own = not isinstance(
+            error, CommandFailed
+        )  # of an exception: other kernels of this process have printed, too
+        log = self._child.log.tail(ERROR_TAIL) if self._child and is_own else ""
         if arm.blame(doing, error, log):
             self.replace()
 

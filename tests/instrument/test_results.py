@@ -7,7 +7,9 @@ from kernels.analysis.peaks import peak_of
 from kernels.analysis.verdicts import verdict
 from kernels.contract.arm_result import Status, Verdict
 from kernels.contract.events import Measured
+from kernels.contract.replies import Fault
 from kernels.parent.arm import Arm
+from kernels.parent.child_process import CommandFailed
 from kernels.parent.reading import joined
 from kernels.parent.results import Limits, arm_results, reading_fields
 from kernels.workload import Workload
@@ -95,3 +97,15 @@ def test_the_load_of_the_host_marks_what_ran_on_its_cpu(reading):
         event = Measured(**shared, mode=mode, telemetry={"host": {"foreign": foreign}})
         assert event.is_contended is contended, (mode, foreign)
     assert not Measured(**shared, mode="cpu").is_contended, "unknown"
+
+
+def test_what_a_kernel_printed_stands_above_its_exception():
+    """Who looks for a fault prints values: they were shown only of a process that died."""
+    fault = Fault(kind="raised", message="shapes differ", traceback="Traceback ...\nValueError: shapes differ")
+    arm = Arm("mine")
+    arm.blame("in its own process", CommandFailed(fault), "x: (3, 4)\n")
+    assert (arm.status, arm.why) == (Status.FAILED, "shapes differ")
+    assert arm.log == "x: (3, 4)\n\nTraceback ...\nValueError: shapes differ"
+    quiet = Arm("mine")
+    quiet.blame("in its own process", CommandFailed(fault), "\n")
+    assert quiet.log == fault.traceback

@@ -1,6 +1,8 @@
 """The client alone: where it looks for a token, and that it gives it to nobody else."""
 
 import json
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -275,3 +277,13 @@ def test_a_run_that_ends_badly_and_a_time_that_is_up_are_said(home, monkeypatch,
     assert scripted.cancelled == [101, 102] and "The time is up" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         gated(home, monkeypatch, scripted, "-1")
+
+
+def test_a_reader_that_has_seen_enough_is_no_error():
+    """`runs list | head` ended with a traceback."""
+    code = "from kernels.cli.client import carry_out\nimport sys\n"
+    code += "sys.exit(carry_out(lambda _: print('\\n'.join('run ' * 9 for _ in range(99_999))) or 0, None))"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait(20) == 0
