@@ -13,11 +13,13 @@ from itertools import chain
 from pathlib import Path
 
 from kernels.formats.found import Found
+from kernels.host import processes
 
 NOT_TIMED: dict[str, object] = {"word": "not timed"}
 
 
 def main() -> None:
+    processes.die_with_parent()
     found, device, fd = Found(**json.loads(sys.argv[1])), sys.argv[2], int(sys.argv[3])
     state: dict[str, object] = {"loaded": False, "ran": False, "right": False, "why": ""}
 
@@ -78,7 +80,10 @@ def _sentence(error: BaseException, step: str) -> str:
     import torch
 
     text = " ".join(str(error).split())
-    no_gpu = ("no nvidia driver", "not compiled with cuda", "0 active drivers", "no cuda gpus", "is_cuda", "nvidia-smi")
+    no_gpu = (
+        "no nvidia driver", "not compiled with cuda", "0 active drivers", "no cuda gpus", "is_cuda", "nvidia-smi",
+        "aten_cuda library",
+    )  # fmt: skip
     if not torch.cuda.is_available() and any(sign in text.lower() for sign in no_gpu):
         return "needs a CUDA device"
     if isinstance(error, ModuleNotFoundError):

@@ -5,6 +5,8 @@ tests/formats has at least five right kernels in each format, as its users write
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -27,6 +29,8 @@ from kernels.formats.found import (
 )
 from kernels.formats.recognise import Folder
 from kernels.host.device import find_device
+from kernels.host.processes import descendants, identify
+from kernels.inprocess.attempt import _sentence
 from kernels.submission import kernel_of
 
 KERNELS = Path(__file__).parents[1] / "formats"
@@ -303,3 +307,25 @@ def test_a_kernel_that_is_tried_finds_the_packages_of_this_process(monkeypatch, 
 def test_a_folder_without_a_kernel_is_no_success(tmp_path, capsys):
     assert main(["try", str(tmp_path), "--device", "cpu"]) == 2
     assert f"there is no kernel in {tmp_path}; the formats are @kernel, " in capsys.readouterr().err
+
+
+def test_a_command_that_is_killed_leaves_no_kernel_running(tmp_path):
+    (tmp_path / "softmax.py").write_text("import time\ntime.sleep(600)\n\ndef softmax(x):\n    return x.softmax(-1)\n")
+    command = [sys.executable, "-m", "kernels", "try", str(tmp_path), "--device", "cpu"]
+    trying = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 30
+    while not (mine := descendants(trying.pid)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert mine
+    time.sleep(0.5)  # it has begun, and asked to end with its parent
+    trying.kill()
+    trying.wait()
+    deadline = time.monotonic() + 10
+    while any(identify(pid) for pid in mine) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(identify(pid) for pid in mine)
+
+
+def test_inputs_that_need_a_gpu_are_said_to():
+    said = _sentence(RuntimeError("Cannot get CUDA generator without ATen_cuda library. PyTorch splits its"), "run")
+    assert said == "needs a CUDA device" or find_device(None).kind == "cuda"
