@@ -25,7 +25,7 @@ from kernels.host import processes
 from kernels.host.airlock import Facts, Spec
 from kernels.host.device import find_device
 from kernels.host.view import closed_folders
-from kernels.parent import idleness, isolated_session
+from kernels.parent import cell_process, idleness, isolated_session
 from kernels.parent.arm import Arm
 from kernels.parent.batches import estimated, lengths
 from kernels.parent.capturing import captured_at_once
@@ -308,6 +308,20 @@ def test_a_cell_that_worked_while_it_was_stopped_is_suspect(session):
         cell.must_have_rested()
     assert failed.value.fault.kind == "suspect"
     cell.freeze()
+
+
+def test_a_cell_that_the_system_killed_while_it_was_stopped_is_no_suspect(session):
+    """Its end takes processor time, too: it was said to have worked."""
+    session.start("eager" + AA)
+    cell = session.slots["eager" + AA].cell
+    used = dict(cell._used_ns)
+    os.kill(cell.pid, signal.SIGKILL)
+    wait_until(lambda: cell_process._state(cell.pid) in "ZX")
+    cell._used_ns = {pid: ns - 10_000_000 for pid, ns in used.items()}
+    cell.must_have_rested()
+    with pytest.raises(ChildDied):
+        session.verify("eager" + AA, 60.0, 7)
+    session.stop("eager" + AA)
 
 
 def test_a_cell_that_a_hypervisor_held_while_it_stopped_is_no_suspect(session, monkeypatch):
