@@ -18,7 +18,7 @@ from kernels.contract.arm_result import FAILURES, ArmResult, Ratio, Status, Verd
 from kernels.contract.environment import KEYED, WHERE_TOLD
 from kernels.contract.events import Measured
 from kernels.report.cells import as_csv as records_as_csv
-from kernels.report.cells import listed, markdown, plus_minus, text, three_digits
+from kernels.report.cells import as_margin, listed, markdown, plus_minus, text, three_digits
 
 NOT_COMPARED, NEW, GONE = "not compared", "new", "gone"
 COMPARABILITY_KEYS = {"paired": "in pairs", "rest": "rests"}
@@ -338,7 +338,7 @@ def _cells(row: Row) -> list[str]:
     speedups = ["" if one is None else f"{one.ratio:.3f}x {plus_minus(one)}" for one in row.speedups]
     times = ["" if one is None else f"{three_digits(one.ratio)} {plus_minus(one)}" for one in row.times_us]
     moved += f", contended: {row.contended}" if row.contended else ""
-    margin = "" if row.margin is None else f"{row.margin:.1%}"
+    margin = "" if row.margin is None else as_margin(row.margin)
     return [row.workload, row.kernel, row.verdict, moved, margin, *speedups, *times]
 
 

@@ -14,7 +14,7 @@ from kernels.analysis.statistics import MIN_ROUNDS
 from kernels.analysis.verdicts import certain_ratio
 from kernels.catalog import AT
 from kernels.contract.arm_result import FAILURES, ArmResult, Ratio, Status, Verdict
-from kernels.report.cells import listed, markdown, text
+from kernels.report.cells import as_margin, listed, markdown, text
 from kernels.report.comparison import GONE, NEW, Results, Row, rows, why_not
 from kernels.report.versions import Versions
 
@@ -207,7 +207,7 @@ def _line(row: Row, name: str, before: Results, after: Results, most: float) -> 
         why = f"slower by {percent(1 / change.ratio - 1)}, at least {percent(1 / change.high - 1)}"
     elif word == Gate.UNKNOWN and margin > most:
         moved = "an unchanged kernel moved" if row.strayed else "A/A or an unchanged kernel moved"
-        why = f"{moved} as much: the margin is {percent(margin)}; measure on a quiet device"
+        why = f"{moved} as much: the margin is {as_margin(margin)}; measure on a quiet device"
     elif word == Gate.UNKNOWN:
         needed = processes_needed(change, most, _processes(before, row), _processes(after, row))
         why = f"the interval contains the limit of {limit_of(most):.{LIMIT_DECIMALS}f}x; " + (
@@ -246,7 +246,7 @@ def _cells(report: Report) -> list[list[str]]:
         if one.change:
             ratio, low, high = in_digits(*one.change, least=LIMIT_DECIMALS)
             moved = f"{ratio}x ({low} to {high})"
-        margin = "" if one.margin is None else f"{one.margin:.1%}"
+        margin = "" if one.margin is None else as_margin(one.margin)
         lines.append([one.workload, one.kernel, one.word.value, moved, margin, one.against, one.why])
     return lines
 

@@ -11,9 +11,11 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from runs.templatetags.figures import is_decided, percent, ratio3, us
+from kernels.report.cells import as_margin
+from runs.templatetags.figures import is_decided, ratio3, us
 
 register = template.Library()
+register.filter("as_margin", as_margin)
 
 SHOWN_MARGIN = 0.0101
 """The usual margin of 1% is not shown; wider ones are."""
@@ -58,7 +60,7 @@ def ratio_html(
     if ratio is None:
         return mark_safe("<td>\N{EN DASH}</td><td></td>")
     figure = format_html("<b>{}x</b>" if decided else "{}x", ratio3(ratio))
-    wider = format_html(' <span class="warn">margin {}</span>', percent(margin)) if margin else ""
+    wider = format_html(' <span class="warn">margin {}</span>', as_margin(margin)) if margin else ""
     return format_html(
         '<td>{}</td><td class="interval"><small>{} to {}{}</small></td>', figure, ratio3(low), ratio3(high), wider
     )

@@ -8,6 +8,7 @@ from kernels.analysis.verdicts import is_noisy
 from kernels.contract.arm_result import ArmResult
 from kernels.contract.events import HostLoad, Measured, ProtocolFacts, TelemetrySummary
 from kernels.contract.isolation import Isolation
+from kernels.report.cells import as_margin
 from runs.templatetags.figures import duration, ratio3
 from runs.views.sandbox import kept_apart
 
@@ -15,7 +16,7 @@ from runs.views.sandbox import kept_apart
 def needed(margin: float) -> str:
     """What a margin means for words."""
     if is_noisy(margin):
-        return f"{margin:.1%}: undecided above {WIDEST_MARGIN:.0%}"
+        return f"{as_margin(margin)}: undecided above {WIDEST_MARGIN:.0%}"
     return f"FASTER and SLOWER need a difference above {margin:.1%}, SAME is within {MARGIN:.0%}"
 
 

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 
 from kernels.analysis.statistics import WIDEST_MARGIN
 from kernels.analysis.verdicts import is_noisy
-from kernels.report.cells import listed
+from kernels.report.cells import as_margin, listed
 from runs.charts import ladder_charts
 from runs.charts.theme import THEMES
 from runs.models import Pin, Target, Workload
@@ -259,7 +259,7 @@ def why_not_pinned(base: Point) -> str:
     if base.contended:
         return "other processes used the device in the newest run"
     if is_noisy(base.margin):
-        return f"the A/A margin of the newest run is {base.margin:.0%}, above {WIDEST_MARGIN:.0%}"
+        return f"the A/A margin of the newest run is {as_margin(base.margin)}, above {WIDEST_MARGIN:.0%}"
     return "" if base.p50_ms and base.p50_low_ms and base.p50_high_ms else "the newest time has no interval"
 
 
