@@ -46,7 +46,7 @@ NOT_LOADED = {
     "no_launch.cu": "no comment says how swish is launched",
     "alone_custom_kernel.py": "there is no reference.py",
     "lost.json": "the definition softmax_nowhere is not among these files",
-    "scale_cuda.json": "its language is cuda",
+    "scale_cuda.json": "it is in cuda",
 }
 AT_RUN = {"without_library.py": "none of its providers (v1, v2) is a library"}
 """Only its benchmark says so."""

@@ -984,7 +984,7 @@ def test_a_time_that_says_nothing_is_not_pinned(owner, there, scale, why):
     run = Run.objects.get()
     if why == "noisy":
         run.measurements.update(margin=0.84)
-        said = "the A/A margin of the newest run is 84%, above 5%"
+        said = "the A/A margin of the newest run is 84.0%, above 5%"
     else:
         contended(run)
         said = "other processes used the device in the newest run"
