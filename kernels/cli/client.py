@@ -16,7 +16,8 @@ from --site, else from BENCHSITE_SITE, else from the last login.
 
 Exit status: 0 done (submit --wait: every result is correct; gate: it holds); 1 a result is not ok, or the run did not
 end well (gate: it fails); 2 what was asked for cannot be done, the message says what to change (gate: it cannot tell);
-3 the site cannot be reached; 4 no valid token; 130 interrupted (a run goes on).
+3 the site cannot be reached; 4 no valid token; 130 interrupted (a run goes on);
+141 nobody reads its output any more.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from typing import Any
 UNDECIDED = 2
 """Status of a gate that cannot tell."""
 MOST_PROCESSES, MOST_MINUTES = 20, 1440
-OK, NOT_OK, REFUSED, UNREACHABLE, NO_TOKEN, INTERRUPTED = 0, 1, 2, 3, 4, 130
+OK, NOT_OK, REFUSED, UNREACHABLE, NO_TOKEN, INTERRUPTED, CLOSED = 0, 1, 2, 3, 4, 130, 141
 COMMANDS = ("submit", "runs", "login")
 BEST = "best"
 ONLY_OF_A_SITE = "--until-decided measures runs of a site again: give the numbers of runs"
@@ -526,7 +527,7 @@ def carry_out(command: Callable[[argparse.Namespace], int], arguments: argparse.
         return error.status
     except BrokenPipeError:  # such as `runs list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        return CLOSED
     except KeyboardInterrupt:
         print("interrupted; a run that was started goes on", file=sys.stderr)
         return INTERRUPTED

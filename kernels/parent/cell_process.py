@@ -267,9 +267,8 @@ class Cell(Child):
     def must_have_rested(self) -> None:
         """Raises Suspect if its processes have worked while they were stopped: a signal of the system's own, such as
         a timer's, makes them go on."""
-        if (
-            self._used_ns is None or _state(self.pid) in "ZX"
-        ):  # to end takes time, too; who asks it is told that it has ended
+        # A process that ends uses time, too; the next question to it finds that it has ended.
+        if self._used_ns is None or _state(self.pid) in "ZX":
             return
         now = processes.cpu_ns(self.processes())
         if now.keys() - self._used_ns.keys():

@@ -63,8 +63,9 @@ def report(now: Side, sent: GateIn) -> gate.Report:
     if isinstance(sent.against, str):
         sides, of_others = now.best, True
         if not sides:
-            ended = now.run is None or not now.run.is_active
-            return gate.Report([], sent.max_regression, NOTHING_EARLIER if ended else f"R{now.name[1:]} has not ended.")
+            is_active = now.run is not None and now.run.is_active
+            why = f"{now.name.capitalize()} has not ended." if is_active else NOTHING_EARLIER
+            return gate.Report([], sent.max_regression, why)
     else:
         files = [one for one in sent.against if isinstance(one, FileIn)]
         numbers = dict.fromkeys(one for one in sent.against if isinstance(one, int))

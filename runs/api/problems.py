@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from ninja.errors import HttpError, Throttled, ValidationError
 
 KIND = "application/problem+json"
 LONGEST_NAME = 60
+TYPE = re.compile(r"[a-z-]+\[.*\]$")
+"""What pydantic adds to the place of a fault in a union: tagged-union[...], list[...]."""
 
 
 class Problem(Exception):
@@ -58,7 +61,7 @@ def of_fields(request: HttpRequest, error: ValidationError) -> HttpResponse:
 def _name(place: tuple[str | int, ...]) -> str:
     """("query", "limit") and ("body", "sent", "files", "a.py") -> "limit", "files.a.py". Without the names of types that a value
     was tried as."""
-    parts = [part for part in place[2 if place[0] == "body" else 1 :] if "[" not in str(part)]
+    parts = [part for part in place[2 if place[0] == "body" else 1 :] if not TYPE.match(str(part))]
     return ".".join(str(part)[:LONGEST_NAME] for part in parts) or "body"
 
 

@@ -279,11 +279,11 @@ def test_a_run_that_ends_badly_and_a_time_that_is_up_are_said(home, monkeypatch,
         gated(home, monkeypatch, scripted, "-1")
 
 
-def test_a_reader_that_has_seen_enough_is_no_error():
-    """`runs list | head` ended with a traceback."""
+def test_a_reader_that_has_seen_enough_gets_no_traceback():
+    """`runs list | head` ended with one. The status is not 0, which would say that a gate holds."""
     code = "from kernels.cli.client import carry_out\nimport sys\n"
     code += "sys.exit(carry_out(lambda _: print('\\n'.join('run ' * 9 for _ in range(99_999))) or 0, None))"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.readline()
         process.stdout.close()
-        assert process.stderr.read() == b"" and process.wait(20) == 0
+        assert process.stderr.read() == b"" and process.wait(20) == client.CLOSED == 141

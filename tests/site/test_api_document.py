@@ -11,7 +11,7 @@ from everything import SOURCE, filled, operations
 from test_api import Api, is_problem
 
 from kernels.tune_plan import TunePlan
-from runs.api import access
+from runs.api import access, problems
 from runs.api.parameters import LISTED
 from runs.api.site import api
 from runs.models import (
@@ -309,6 +309,13 @@ def test_too_many_requests_of_one_token_wait_and_those_of_another_do_not(writer,
 def test_a_body_that_is_too_large_is_refused(writer, settings):
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1000
     assert is_problem(writer.post("/api/submissions", {"files": {"a.py": "#" * 2000}}), 413, "at most 1,000 bytes")
+
+
+def test_a_fault_is_named_by_the_fields_that_somebody_wrote():
+    assert (
+        problems._name(("body", "sent", "against", "list[tagged-union[int,FileIn]]", 0, "number")) == "against.0.number"
+    )
+    assert problems._name(("body", "sent", "files", "a[1].py")) == "files.a[1].py"
 
 
 def test_a_run_is_held_against_an_earlier_one_and_against_the_best(writer, stored, exported):
