@@ -182,7 +182,7 @@ def test_a_kernel_is_submitted_and_its_run_is_queued(writer, owner, ready):
         (
             {"files": {"mine.py": SOURCE}, "gpu": "cpu", "config": "smoke"},
             "config",
-            "is of attention; mine is for swish",
+            "The config smoke measures attention; the kernel mine computes swish.",
         ),
         ({"files": {"mine.py": SOURCE}, "gpu": "cpu", "effort": "much"}, "effort", "there are quick, normal, thorough"),
         ({"files": {"mine.py": SOURCE}, "gpu": ["cpu"]}, "gpu", "input should be a valid string"),
