@@ -12,16 +12,9 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from kernels.catalog import operations
-from runs.templatetags.figures import percent, ratio
+from runs.templatetags.figures import percent, plus_minus, ratio
 
 register = template.Library()
-
-
-@register.filter
-def plusminus(interval: Any) -> str:
-    """ "±0.3%": the larger side of an interval."""
-    side = max(interval.high / interval.ratio, interval.ratio / interval.low) - 1
-    return f"\N{PLUS-MINUS SIGN}{side:.1%}" if side < 0.1 else f"\N{PLUS-MINUS SIGN}{side:.0%}"
 
 
 @register.inclusion_tag("pictures/board_chart.html")
@@ -67,7 +60,7 @@ def _measure(line: Any, column: tuple[str, str], ready: Collection[str]) -> Safe
 def _lead(record: Any) -> SafeString:
     tag, kernel = mark_safe("b" if record.is_confirmed else "span"), record.point.kernel
     name = format_html('<{} title="{}">{}</{}>', tag, kernel, kernel, tag)
-    lead = f"{ratio(record.best.ratio.ratio)}x {plusminus(record.best.ratio)}" if record.best else "baseline, unbeaten"
+    lead = f"{ratio(record.best.ratio.ratio)}x {plus_minus(record.best.ratio)}" if record.best else "baseline, unbeaten"
     if not record.is_confirmed and not record.best:
         lead = "baseline"
     lead += _or_others(record)

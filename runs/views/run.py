@@ -157,7 +157,10 @@ def run(request: HttpRequest, pk: int) -> HttpResponse:
     shown = get_run(pk)
     link = link_of(request, shown.get_absolute_url(), getattr(shown, "live_token", None))
     more = {"link": link, "tags": None if request.user.is_anonymous else list(shown.tags.all())}
-    return render(request, "run.html", context_of(request, shown) | more)
+    context = context_of(request, shown) | more
+    ended_early = not shown.is_active and shown.state != Run.State.DONE
+    context["below"] = ended_early and bool(context.get("measurements"))  # first what was measured, then how it ended
+    return render(request, "run.html", context)
 
 
 def link_of(request: HttpRequest, address: str, token: str | None) -> str:

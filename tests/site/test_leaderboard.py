@@ -133,10 +133,11 @@ def test_a_thorough_run_makes_a_record(owner, measured):
     assert "on gpu-1" in page
 
 
-def test_the_interval_is_that_of_all_comparisons(measured):
+def test_the_interval_is_that_of_all_comparisons(owner, measured):
     thorough(measured(count=1))
     alone = places()[0].record.best.ratio
     thorough(measured(count=8))
+    assert re.search(r"± holds for all \d+ comparisons of the board at once", page_of(owner))
     together = places()[0].record.best.ratio
     assert together.ratio == alone.ratio and together.low < alone.low and together.high > alone.high
 

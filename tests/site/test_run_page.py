@@ -464,13 +464,22 @@ def test_a_run_that_did_not_end_well_says_why(owner, make_run, state, words):
 def test_what_was_measured_before_it_failed_is_there(owner, demo):
     Run.objects.filter(pk=demo.pk).update(state="failed", message="power cut", done=8, total=9, demo="")
     page = page_of(owner, demo)
-    assert "8 of 9 workloads were measured; see below." in page
+    assert "8 of 9 workloads were measured." in page
     Run.objects.filter(pk=demo.pk).update(done=9)
-    assert "All 9 workloads were measured; see below." in page_of(owner, demo)
+    assert "All 9 workloads were measured." in page_of(owner, demo)
     Run.objects.filter(pk=demo.pk).update(done=1, total=1)
-    assert "Its one workload was measured; see below." in page_of(owner, demo)
+    assert "Its one workload was measured." in page_of(owner, demo)
     Run.objects.filter(pk=demo.pk).update(done=9, total=9)
     assert all_figures(page).count(f"/runs/{demo.pk}/results/") == 64
+
+
+def test_what_was_measured_comes_before_how_the_run_ended_and_is_not_bold(owner, demo):
+    Run.objects.filter(pk=demo.pk).update(state="cancelled", message="not cross-checked", demo="")
+    page = page_of(owner, demo)
+    answer, ended = page.index("Not cross-checked: triton-flash is faster"), page.index("<h2>Cancelled")
+    assert answer < ended
+    assert page.count('id="progress"') == 1
+    assert "<strong" not in page[page.index('<p class="lede">') : ended]
 
 
 def test_title_note_and_log_are_text_and_not_html(owner, demo):
