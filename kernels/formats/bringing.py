@@ -169,7 +169,7 @@ def _flashinfer(files: dict[str, str], solution: str, definition: str) -> Brough
     workloads = workloads_in(files, right)
     name = _name(f"{right.name}.json")
     says, cases, values = "The reference of a flashinfer definition.", [], {}
-    lengths = right.lengths(VAR_AXIS)
+    lengths = right.lengths(usual=VAR_AXIS)
     call = f"flashinfer.Reference(run, {right.arrays(right.inputs, lengths)!r}, device"
     taken: Any = len(right.inputs)
     if workloads:
@@ -177,6 +177,8 @@ def _flashinfer(files: dict[str, str], solution: str, definition: str) -> Brough
         says = f"The reference of a flashinfer definition, on {len(cases)} workload{'s' * (len(cases) > 1)}."
         says += f" Left out: {missing}." if missing else ""
         call = f"flashinfer.Reference(run, [], device, cases={workloads.cases.chosen!r}, file=__file__"
+        if workloads.lengths:
+            call += f", custom={right.custom}, lengths={workloads.lengths!r}"
         lengths = right.lengths()
         taken = right.arrays(right.inputs, lengths)
     elif why := right.why_not_alone:
@@ -184,10 +186,12 @@ def _flashinfer(files: dict[str, str], solution: str, definition: str) -> Brough
     declared = _declaration(f"{call})", says, name, "pytorch", cases=cases)
     reference = {"definition.py": right.reference + declared} | values
     named = _named(name, reference)
-    call = f"flashinfer.solution({mine.function}, {taken!r}, {right.arrays(right.outputs, lengths)!r}, device)"
+    call = f"flashinfer.solution({mine.function}, {taken!r}, {right.arrays(right.outputs, lengths)!r}, device"
+    if workloads and right.expressions:
+        call += f", expressions={right.expressions!r}"
     says = f"A flashinfer solution, in the place of the reference of {named}."
     text = mine.files[mine.entry]
-    declared = _declaration(call, says, _name(f"{mine.name}.json"), _backend(text), replaces=named)
+    declared = _declaration(f"{call})", says, _name(f"{mine.name}.json"), _backend(text), replaces=named)
     return Brought(dict(sorted(reference.items())), dict(sorted((mine.files | {mine.entry: text + declared}).items())))
 
 

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import operator
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
 from kernels.submission import Unreadable
 
+LONGEST_AXIS = 2**31
 VAR_AXIS = 1024
 """Length of an axis that the definition leaves open, where no workload gives one."""
 FLOATING = ("float16", "bfloat16", "float32", "float64")
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod, ast.UAdd: operator.pos, ast.USub: operator.neg,
+}  # fmt: skip
 Array = dict[str, Any]
 """{"shape": names or lengths of axes, or None of a number; "dtype"}"""
 
@@ -28,11 +36,23 @@ class Definition:
     """None: workloads give the length."""
     inputs: dict[str, Array]
     outputs: dict[str, Array]
+    expressions: dict[str, str] = field(default_factory=dict)
+    """Of axes whose lengths follow from those of others."""
+    custom: str = ""
+    """The function of the reference that makes inputs, from the lengths of the axes and a device; empty: there is none."""
 
-    def lengths(self, usual: int | None = None) -> dict[str, int]:
-        """Of its axes; those that it leaves open have the usual one."""
-        found = {axis: usual if length is None else length for axis, length in self.axes.items()}
-        return {axis: length for axis, length in found.items() if length is not None}
+    def lengths(self, given: Mapping[str, int] | None = None, usual: int | None = None) -> dict[str, int]:
+        """Of its axes: given, or its own; those that it leaves open have the usual one. Raises Unreadable."""
+        found = {axis: usual if length is None else length for axis, length in self.axes.items()} | dict(given or {})
+        known = {axis: length for axis, length in found.items() if length is not None}
+        for axis, said in self.expressions.items():
+            try:
+                known[axis] = length_of(said, known)
+            except KeyError:  # of an axis that is open
+                continue
+            except (ArithmeticError, SyntaxError, TypeError, ValueError, RecursionError) as error:
+                raise Unreadable(f"the axis {axis} of {self.name}, {said[:60]!r}, has no length: {error}") from None
+        return known
 
     def arrays(self, of: dict[str, Array], lengths: dict[str, int]) -> list[Array]:
         """Its inputs or outputs with these lengths. An axis without one keeps its name."""
@@ -64,18 +84,48 @@ def definition_in(text: str, name: str) -> Definition:
     """Raises Unreadable. name: of the file, for the message."""
     said = json.loads(text)
     try:
+        expressions = {axis: str(one["expression"]) for axis, one in said["axes"].items() if one.get("type") == "expr"}
         axes = {
-            axis: None if (length := one.get("value")) is None else int(length) for axis, one in said["axes"].items()
-        }
+            axis: None if (length := one.get("value")) is None else int(length)
+            for axis, one in said["axes"].items() if axis not in expressions
+        }  # fmt: skip
         inputs, outputs = (
-            {name: _array(one, axes) for name, one in said[what].items()} for what in ("inputs", "outputs")
+            {name: _array(one, {*axes, *expressions}) for name, one in said[what].items()}
+            for what in ("inputs", "outputs")
         )
+        custom = str(said.get("custom_inputs_entrypoint") or "")
+        if custom and (not NAME.fullmatch(custom) or f"def {custom}(" not in str(said["reference"])):
+            raise ValueError(f"custom_inputs_entrypoint {custom[:40]!r} is no function of the reference")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Unreadable(f"{name} cannot be read as a definition: {type(error).__name__}: {error}") from None
-    return Definition(str(said["name"]), str(said["reference"]), axes, inputs, outputs)
+    return Definition(str(said["name"]), str(said["reference"]), axes, inputs, outputs, expressions, custom)
 
 
-def _array(said: dict[str, Any], axes: dict[str, int | None]) -> Array:
+def length_of(expression: str, lengths: Mapping[str, int]) -> int:
+    """The length of an axis that is computed from others: "batch * heads // 2". Raises KeyError for an axis without a length,
+    and errors of arithmetic and syntax."""
+    length = _value(ast.parse(expression, mode="eval").body, lengths)
+    if length != int(length) or not 0 < length < LONGEST_AXIS:
+        raise ValueError(f"it is {length:g}")
+    return int(length)
+
+
+def _value(node: ast.expr, lengths: Mapping[str, int]) -> float:
+    if isinstance(node, ast.Name):
+        return lengths[node.id]
+    if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and type(node.op) in OPERATORS:
+        return float(OPERATORS[type(node.op)](_value(node.operand, lengths)))
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+        base, power = _value(node.left, lengths), _value(node.right, lengths)
+        return float(base) ** power  # of floats: a large power is an OverflowError, not an hour
+    if isinstance(node, ast.BinOp) and type(node.op) in OPERATORS:
+        return float(OPERATORS[type(node.op)](_value(node.left, lengths), _value(node.right, lengths)))
+    raise SyntaxError(f"{ast.unparse(node)[:40]} is no arithmetic of axes")
+
+
+def _array(said: dict[str, Any], axes: set[str]) -> Array:
     shape = said["shape"]
     if unknown := [axis for axis in shape or () if axis not in axes]:
         raise KeyError(unknown[0])

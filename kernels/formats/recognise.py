@@ -16,7 +16,7 @@ from kernels.kernel_files import parsed
 LARGEST = 1_000_000
 """Larger files are no source."""
 SKIPPED = {".git", ".venv", "node_modules", "__pycache__", "build", "dist", "site-packages"}
-RUNNABLE = ("python", "triton", "pytorch")
+RUNNABLE = ("python", "triton", "pytorch", "cute_dsl", "cutile")
 """Languages of flashinfer solutions that need no compiler of the host."""
 
 

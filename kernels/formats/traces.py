@@ -1,6 +1,7 @@
 """Workloads of a flashinfer definition, from the lines of .jsonl files: lengths of axes, and where inputs come from.
 
-An input is random, a number (scalar), or a tensor of a safetensors file that is among the files.
+An input is random, a number (scalar), a tensor of a safetensors file that is among the files, or custom: a function of the
+definition makes it.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from kernels.formats.cases import Cases, cases
-from kernels.formats.definitions import Definition
+from kernels.formats.definitions import LONGEST_AXIS, Definition
 from kernels.formats.safetensors import tensor_in
 from kernels.submission import Unreadable
 
 SUFFIX = ".jsonl"
-LONGEST_AXIS = 2**31
 
 
 @dataclass
 class Workloads:
-    """Inputs of each workload, as {"shape"; "dtype"; and "value" of a number, or "file" with a tensor's bytes}."""
+    """Inputs of each workload, as {"shape"; "dtype"; and "value" of a number, "file" with a tensor's bytes, or "custom", its
+    name}."""
 
     cases: Cases
+    lengths: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Axes and numbers of each workload with a custom input: what the function that makes it gets."""
     values: dict[str, str] = field(default_factory=dict)
     """Name of a file -> bytes of a tensor in base64."""
 
@@ -47,7 +50,11 @@ def workloads_in(files: dict[str, str], of: Definition) -> Workloads | None:
     chosen = cases((_axes(one, of), one) for one in able)
     made = Workloads(Cases({}, chosen.left_out + [f"one: {why}" for why in dict.fromkeys(whys) if why]))
     for name, one in chosen.chosen.items():
-        made.cases.chosen[name] = [_input(said, one, of, beside, made) for said in of.inputs]
+        arrays = {said: _input(said, one, of, beside, made) for said in of.inputs}
+        made.cases.chosen[name] = [*arrays.values()]
+        if any("custom" in array for array in arrays.values()):
+            numbers = {said: array["value"] for said, array in arrays.items() if "value" in array}
+            made.lengths[name] = of.lengths(_axes(one, of)) | numbers
     return made
 
 
@@ -79,9 +86,9 @@ def _why_not(workload: dict[str, Any], of: Definition, beside: dict[str, str]) -
         path = str(source.get("path", ""))
         if source.get("type") == "safetensors" and PurePosixPath(path).name not in beside:
             return f"its input {name} comes from {path[-100:]}, which is not among the files"
-        if source.get("type") == "custom":
-            return f"its input {name} is custom: a function of the definition makes it, which is not called here"
-        drawn |= array["shape"] is not None and source.get("type", "random") == "random"
+        if source.get("type") == "custom" and not of.custom:
+            return f"its input {name} is custom, and the definition has no custom_inputs_entrypoint"
+        drawn |= array["shape"] is not None and source.get("type", "random") in ("random", "custom")
     return "" if drawn else "all of its tensors have given values, so a kernel could remember its outputs"
 
 
@@ -99,11 +106,13 @@ def _axes(workload: dict[str, Any], of: Definition) -> dict[str, int]:
 def _input(
     name: str, workload: dict[str, Any], of: Definition, beside: dict[str, str], made: Workloads
 ) -> dict[str, Any]:
-    (array,) = of.arrays({name: of.inputs[name]}, of.lengths() | _axes(workload, of))
+    (array,) = of.arrays({name: of.inputs[name]}, of.lengths(_axes(workload, of)))
     source = _source(name, workload)
     kind = source.get("type", "random")
     if kind == "random":
         return array
+    if kind == "custom":
+        return array | {"custom": name}
     if kind == "scalar":
         value = source.get("value")
         if array["shape"] is not None or not isinstance(value, int | float) or not math.isfinite(value):
@@ -112,7 +121,9 @@ def _input(
             )
         return array | {"value": value}
     if kind != "safetensors":
-        raise Unreadable(f"the input {name} of {of.name} is {str(kind)[:40]}: known are random, scalar and safetensors")
+        raise Unreadable(
+            f"the input {name} of {of.name} is {str(kind)[:40]}: known are random, scalar, safetensors and custom"
+        )
     path = PurePosixPath(str(source["path"])).name
     tensor = tensor_in(beside[path], str(source.get("tensor_key", "")), path)
     if (tensor.dtype, tensor.shape) != (array["dtype"], array["shape"]):

@@ -37,6 +37,10 @@ def main() -> None:
         iterator = trials(found, device)
         first = next(iterator)
         say(loaded=True)
+        if device == "cpu" and "triton" in sys.modules:
+            from kernels.inprocess.triton_interpreter import mend_bfloat16
+
+            mend_bfloat16()
         step = "run"
         wrong = ""
         for trial in chain([first], iterator):

@@ -10,8 +10,11 @@ from typing import Any
 
 import torch
 
+from kernels.formats.definitions import length_of
+
 Tensor = Mapping[str, Any]
-"""{"shape": sizes, or None of a number; "dtype"; "value" of a number; "file" with the bytes of a tensor in base64}"""
+"""{"shape": sizes, or None of a number; "dtype"; "value" of a number; "file" with the bytes of a tensor in base64;
+"custom": its name, of one that a function makes}"""
 WHOLE = 1024
 """Random whole numbers lie between this and its negative, if their dtype holds it."""
 
@@ -26,23 +29,48 @@ class Reference:
         device: str,
         cases: dict[str, list[Tensor]] | None = None,
         file: str = "",
+        custom: Callable[..., Mapping[str, Any]] | None = None,
+        lengths: dict[str, dict[str, float]] | None = None,
     ) -> None:
-        """cases: inputs of its workloads, by name. file: in the folder of the tensors that workloads give."""
+        """cases: inputs of its workloads, by name. file: in the folder of the tensors that workloads give. custom: makes inputs
+        from axes and numbers, and a device; lengths: these, by the names of workloads."""
         self.run, self.said, self.device = run, inputs, device
         self.cases, self.folder = cases or {}, Path(file).parent
         self.given: dict[str, torch.Tensor] = {}
+        self.custom, self.lengths, self.case = custom, lengths or {}, ""
 
     def choose(self, case: str) -> None:
         """The inputs of a workload."""
-        self.said = self.cases[case]
+        self.case, self.said = case, self.cases[case]
 
     def __call__(self, *inputs: Any) -> Any:
         return self.run(*inputs)
 
     def inputs(self, seed: int) -> list[Any]:
-        """Values that the workload gives; others are random, numbers 1."""
+        """Values that the workload gives, or that the definition's function makes; others are random, numbers 1."""
         torch.manual_seed(seed)
-        return [self._given(one) if "file" in one else self._drawn(one) for one in self.said]
+        made: Mapping[str, Any] = {}
+        if self.custom and any("custom" in one for one in self.said):
+            made = self.custom(dict(self.lengths[self.case]), torch.device(self.device))
+        return [
+            self._given(one) if "file" in one else self._made(one, made) if "custom" in one else self._drawn(one)
+            for one in self.said
+        ]
+
+    def _made(self, said: Tensor, made: Mapping[str, Any]) -> Any:
+        """What the function made; a tensor has the shape and dtype of the definition. Raises ValueError."""
+        name, wanted = str(said["custom"]), f"{said['dtype']} {said['shape']}"
+        if name not in made:
+            raise ValueError(f"the function that makes custom inputs makes no {name}")
+        value = made[name]
+        if said["shape"] is None:
+            return value.item() if isinstance(value, torch.Tensor) else value
+        if not isinstance(value, torch.Tensor):
+            raise ValueError(f"the custom input {name} is {type(value).__name__}, not a tensor of {wanted}")
+        found = f"{str(value.dtype).removeprefix('torch.')} {[*value.shape]}"
+        if found != wanted:
+            raise ValueError(f"the custom input {name} is {found}, and the definition says {wanted}")
+        return value.to(self.device)
 
     def _given(self, said: Tensor) -> torch.Tensor:
         name = str(said["file"])
@@ -70,19 +98,27 @@ class Reference:
 
 
 def solution(
-    run: Callable[..., Any], inputs: int | list[Tensor], outputs: list[Tensor], device: str
+    run: Callable[..., Any],
+    inputs: int | list[Tensor],
+    outputs: list[Tensor],
+    device: str,
+    expressions: Mapping[str, str] | None = None,
 ) -> Callable[..., Any]:
     """A solution; one that writes into its last arguments gets new outputs there, within the call. inputs: their number; or
-    themselves, whose shapes name the axes that workloads give."""
+    themselves, whose shapes name the axes that workloads give. expressions: of axes that follow from these."""
     count = inputs if isinstance(inputs, int) else len(inputs)
     if len(inspect.signature(run).parameters) != count + len(outputs):
         return run
     named = [] if isinstance(inputs, int) else [one["shape"] or [] for one in inputs]
+    computed = expressions or {}
+    open_axes = {axis for one in outputs for axis in one["shape"] or () if axis in computed}
     likes = [(one["shape"] or [], getattr(torch, one["dtype"])) for one in outputs]
 
     def returning(*given: Any) -> Any:
         lengths = {axis: size for axes, one in zip(named, given, strict=False) if axes
                    for axis, size in zip(axes, one.shape, strict=True)}  # fmt: skip
+        for axis in open_axes - lengths.keys():
+            lengths[axis] = length_of(computed[axis], lengths)
         made = tuple(
             torch.empty([lengths.get(axis, axis) for axis in shape], dtype=dtype, device=device)
             for shape, dtype in likes

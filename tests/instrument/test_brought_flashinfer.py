@@ -178,13 +178,104 @@ def test_a_solution_of_sol_execbench_is_the_same_submission():
         (as_sol(gather(workload(9, 5)), ("cuda_cpp",)), "it is in cuda_cpp: that needs a compiler with PyTorch's headers"),
         (as_sol(gather(workload(9, 5)), ("triton", "cuda_cpp")), "it is in cuda_cpp: that needs"),
         (as_sol(gather(workload(9, 5)), ()), "its spec names no language"),
-        (as_sol(gather(workload(9, 5)), table={"type": "custom"}), "its input table is custom: a function of the definition "
-         "makes it, which is not called here"),
+        (as_sol(gather(workload(9, 5)), table={"type": "custom"}), "its input table is custom, and the definition has no "
+         "custom_inputs_entrypoint"),
     ],
 )  # fmt: skip
 def test_what_of_sol_execbench_cannot_run_is_said(files, why):
     with pytest.raises(Unreadable, match=re.escape(why)):
         submissions_of(files)
+
+
+# --- inputs that a function of the definition makes, and axes that follow from others ---
+
+DISPATCH = {
+    "name": "dispatch_e8",
+    "axes": {
+        "t": {"type": "var"},
+        "e": {"type": "const", "value": 8},
+        "pairs": {"type": "expr", "expression": "t * 2"},
+    },
+    "custom_inputs_entrypoint": "routes",
+    "inputs": {
+        "x": {"shape": ["t", "e"], "dtype": "float32"},
+        "route": {"shape": ["t"], "dtype": "int64"},
+        "scale": {"shape": None, "dtype": "float32"},
+    },
+    "outputs": {"out": {"shape": ["pairs"], "dtype": "float32"}},
+    "reference": """import torch
+
+
+def routes(axes_and_scalars, device):
+    t, e = axes_and_scalars["t"], axes_and_scalars["e"]
+    assert axes_and_scalars["pairs"] == 2 * t and axes_and_scalars["scale"] == 0.5
+    return {"route": torch.randint(0, e, (t,), device=device)}
+
+
+def run(x, route, scale):
+    return torch.cat([x.gather(1, route[:, None])[:, 0], x.sum(1)]) * scale
+""",
+}
+GATHERED = """def run(x, route, scale, out):
+    out[: len(x)] = x.gather(1, route[:, None])[:, 0] * scale
+    out[len(x) :] = x.sum(1) * scale
+"""
+
+
+def dispatch(content=GATHERED, t=24, **changed):
+    line = {"axes": {"t": t}, "inputs": {"x": {"type": "random"}, "route": {"type": "custom"}}, "uuid": "one"}
+    line["inputs"]["scale"] = {"type": "scalar", "value": 0.5}
+    solution = {"name": "mine", "definition": "dispatch_e8", "sources": [{"path": "main.py", "content": content}]}
+    solution["spec"] = {"languages": ["pytorch"], "entry_point": "main.py::run"}
+    definition = json.dumps(DISPATCH | changed)
+    return {"dispatch_e8.json": definition, "mine.json": json.dumps(solution), "workload.jsonl": json.dumps(line)}
+
+
+@SLOW
+def test_a_function_of_the_definition_makes_inputs():
+    problem, kernel = submissions_of(dispatch())
+    (event,) = every_event(problem, kernel)
+    assert [one.status for one in event.results] == [Status.OK, Status.OK], [one.why for one in event.results]
+    wrong = "def run(x, route, scale):\n    import torch\n    return torch.cat([x[:, 0], x.sum(1)]) * scale\n"
+    assert measured(*submissions_of(dispatch(wrong))).results[-1].status == Status.INCORRECT
+
+
+@pytest.mark.parametrize(
+    ("makes", "why"),
+    [
+        ({}, "the function that makes custom inputs makes no route"),
+        ({"route": torch.zeros(24)}, "the custom input route is float32 [24], and the definition says int64 [24]"),
+        ({"route": torch.zeros(9, dtype=torch.int64)}, "is int64 [9], and the definition says int64 [24]"),
+        ({"route": 3}, "the custom input route is int, not a tensor of int64 [24]"),
+    ],
+)
+def test_what_that_function_makes_is_what_the_definition_says(makes, why):
+    said = {"shape": [24], "dtype": "int64", "custom": "route"}
+    reference = flashinfer.Reference(print, [], "cpu", cases={"a": [said]}, custom=lambda *_: makes, lengths={"a": {}})
+    reference.choose("a")
+    with pytest.raises(ValueError, match=re.escape(why)):
+        reference.inputs(1)
+
+
+@pytest.mark.parametrize(
+    ("files", "why"),
+    [
+        (dispatch(custom_inputs_entrypoint="gone"), "custom_inputs_entrypoint 'gone' is no function of the reference"),
+        (dispatch(custom_inputs_entrypoint="a b"), "custom_inputs_entrypoint 'a b' is no function of the reference"),
+        (dispatch(axes=DISPATCH["axes"] | {"pairs": {"type": "expr", "expression": "t.real"}}), "t.real is no arithmetic"),
+        (dispatch(axes=DISPATCH["axes"] | {"pairs": {"type": "expr", "expression": "t / 0"}}), "'t / 0', has no length"),
+        (dispatch(axes=DISPATCH["axes"] | {"pairs": {"type": "expr", "expression": "t / 5"}}), "has no length: it is 4.8"),
+        (dispatch(axes=DISPATCH["axes"] | {"pairs": {"type": "expr", "expression": "9 ** 9 ** 9"}}), "has no length"),
+    ],
+)  # fmt: skip
+def test_a_function_or_an_axis_that_cannot_be_used_is_said(files, why):
+    with pytest.raises(Unreadable, match=re.escape(why)):
+        pair_in(files)
+
+
+def test_a_language_that_is_python_needs_no_compiler():
+    _, kernel = submissions_of(as_sol(gather(workload(9, 5)), ("cute_dsl",)))
+    assert [*kernel.files] == ["main.py"]
 
 
 def test_a_definition_without_workloads_keeps_its_version():
@@ -212,7 +303,7 @@ def test_workloads_whose_files_are_missing_are_left_out_and_named():
         (gather(workload(9, 0)), "a workload of gather_h16 gives no length of the axis rows"),
         (gather(workload(9, 5, scale="x")), "the value of the input scale of gather_h16 must be a finite number"),
         (gather(workload(9, 5, scale=1e999)), "must be a finite number"),
-        (gather(workload(9, 5, table={"type": "file"})), "is file: known are random, scalar and safetensors"),
+        (gather(workload(9, 5, table={"type": "file"})), "is file: known are random, scalar, safetensors and custom"),
         (gather(workload(7, 5)), "a.safetensors holds no tensor index_7"),
         (gather(workload(40, 5).replace('"n": 40', '"n": 41')), "is int64 [41], and in a.safetensors int64 [40]"),
         (gather(workload(9, 5), **{"a.safetensors": text_of(b"\xff" * 20)}), "a.safetensors cannot be read as safetensors"),

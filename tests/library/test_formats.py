@@ -240,6 +240,47 @@ def test_a_kernel_that_hangs_crashes_or_forges_its_answer_ends_alone(tmp_path):
     assert "package nosuchpackage is not installed here" in tried(found("needs.py", "import nosuchpackage.a"))["why"]
 
 
+BFLOAT16 = """
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _product(x, w, out, N: tl.constexpr):
+    i, j = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :]
+    tl.store(out + i * N + j, tl.dot(tl.load(x + i * N + j), tl.load(w + i * N + j)))
+
+
+class Model(torch.nn.Module):
+    def forward(self, x, w):
+        return torch.mm(x, w)
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x, w):
+        out = torch.empty_like(x)
+        _product[(1,)](x, w, out, N=64)
+        return out
+
+
+def get_inputs():
+    return [torch.rand(64, 64, dtype=torch.bfloat16), torch.rand(64, 64, dtype=torch.bfloat16)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_the_interpreter_has_the_bfloat16_of_a_gpu(tmp_path):
+    """Triton's own cuts float32 off, so that every output was too small: right kernels were called wrong."""
+    (tmp_path / "product.py").write_text(BFLOAT16)
+    (found,) = Folder(tmp_path).kernels()
+    answer = tried(found, 100)
+    assert (answer["ran"], answer["right"], answer["why"]) == (True, True, "")
+
+
 def test_the_command_prints_a_line_for_each_and_the_tally(capsys, tmp_path):
     assert main(["try", str(KERNELS / "flashinfer"), "--device", "cpu", "--json", str(tmp_path / "out.json")]) == 1
     said = capsys.readouterr().out
