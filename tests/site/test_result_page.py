@@ -465,10 +465,15 @@ def test_only_what_a_device_of_this_site_measured_can_be_confirmed(owner, result
     assert "Confirm it" in page_of(owner, type(one).objects.get(pk=one.pk))
 
 
-def test_only_a_confirmed_ratio_is_bold(owner, results):
-    said = next(said for one in results.values() if "Unconfirmed: " in (said := page_of(owner, one)))
-    verdict = said[said.index('<p class="verdict">') :].split("</p>")[0]
-    assert "x the speed of" in verdict and "<strong" not in verdict
+def test_a_ratio_of_a_busy_device_is_not_bold(owner, results):
+    def verdict():
+        said = page_of(owner, one)
+        return said[said.index('<p class="verdict">') :].split("</p>")[0]
+
+    one = next(one for one in results.values() if "Unconfirmed: " in text_of(page_of(owner, one)))
+    assert "<strong" in verdict()
+    Run.objects.filter(pk=one.measurement.run_id).update(contended=True)
+    assert "x the speed of" in verdict() and "<strong" not in verdict()
 
 
 def test_a_margin_so_wide_that_nothing_is_the_same_says_so(owner, results):
