@@ -76,6 +76,12 @@ class WhereForm(forms.Form):
         required=False,
         help_text="Whose workloads are measured. Smallest: one small workload, which takes a few seconds.",
     )
+    sweep = forms.CharField(
+        label="Sizes",
+        required=False,
+        max_length=500,
+        help_text="Instead of the config's, such as rows=1024,4096 cols=8192 dtype=float16: every combination is measured.",
+    )
     effort = forms.ChoiceField(label="Effort", choices=EFFORTS, required=False)
     beside = forms.BooleanField(label="measure its parent in the same rounds", required=False, initial=True)
 
@@ -114,7 +120,9 @@ class WhereForm(forms.Form):
             return None
         beside = _parent_of(submission) if chosen["beside"] else []
         try:
-            return device_for(chosen["device"]), config_for(submission, chosen["config"], chosen["effort"], beside)
+            device = device_for(chosen["device"])
+            sweep = chosen["sweep"].split()
+            return device, config_for(submission, chosen["config"], chosen["effort"], beside, sweep)
         except NotSubmitted as error:
             self.add_error(error.field, str(error))
             raise
@@ -208,9 +216,10 @@ class SubmissionForm(WhereForm):
     def _fits(self, cleaned: dict[str, Any], operation: str, name: str) -> None:
         """Says of a config of another operation before anything is stored."""
         if cleaned.get("device") and not self.errors:
-            if operation == PROBLEM and not cleaned["config"]:
+            sweep = cleaned["sweep"].split()
+            if operation == PROBLEM and not cleaned["config"] and not sweep:
                 return  # its workload is its own
             try:
-                config_for(Submission(operation=operation, name=name), cleaned["config"])
+                config_for(Submission(operation=operation, name=name), cleaned["config"], sweep=sweep)
             except NotSubmitted as error:
                 self.add_error(error.field, str(error))

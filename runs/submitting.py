@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from kernels.catalog import PROBLEM
+from kernels.config_files import ConfigError
 from kernels.formats.bringing import cases_of, dtype_of
 from kernels.protocol import EFFORTS, Protocol
+from kernels.sweep import with_sizes
 from kernels.workload import Config as ConfigSpec
-from kernels.workload import Workload
+from kernels.workload import Workload, sentence
 from runs.models import Config, Gpu, Run, Submission
 
 if TYPE_CHECKING:
@@ -37,12 +42,21 @@ def smallest_config(operation: str) -> Config | None:
     return min((c for c in Config.objects.filter(body__operation=operation)), key=work, default=None)
 
 
-def config_for(submission: Submission, name: str = "", effort: str = "", beside: list[str] | None = None) -> ConfigSpec:
+def config_for(
+    submission: Submission,
+    name: str = "",
+    effort: str = "",
+    beside: list[str] | None = None,
+    sweep: Sequence[str] = (),
+) -> ConfigSpec:
     """The submission beside its operation's baseline, on the workloads of a config (default: the smallest), isolated.
 
-    beside: names of kernels that are measured in the same rounds. Raises NotSubmitted.
+    beside: names of kernels that are measured in the same rounds. sweep: sizes instead of the config's, such as
+    "rows=1024,4096". Raises NotSubmitted.
     """
     if submission.operation == PROBLEM:
+        if sweep:
+            raise NotSubmitted("sweep", f"{submission.name} is measured on its own problem: name no sizes.")
         return _on_its_problem(submission, name, effort, beside or [])
     stored = Config.objects.filter(name=name).first() if name else smallest_config(submission.operation)
     if stored is None:
@@ -57,13 +71,18 @@ def config_for(submission: Submission, name: str = "", effort: str = "", beside:
             f"The config {spec.name} measures {of}; the kernel {submission.name} computes {submission.operation}.",
         )
     part = spec.part(submission.operation)
-    if len(part.workloads) > MOST_WORKLOADS:
-        raise NotSubmitted(
-            "config", f"The config {spec.name} has {len(part.workloads)} workloads; choose a smaller one."
-        )
     kernels = [part.baseline, *(beside or []), submission.kernel]
-    how = _isolated(part.protocol, effort)
-    return ConfigSpec(**part.model_dump() | {"kernels": kernels, "protocol": how, "title": ""})
+    values = part.model_dump() | {"kernels": kernels, "protocol": _isolated(part.protocol, effort), "title": ""}
+    try:
+        made = ConfigSpec(**values | with_sizes(spec.name, part.workloads, sweep))
+    except (ConfigError, ValidationError) as error:
+        why = sentence(error) if isinstance(error, ValidationError) else str(error)
+        raise NotSubmitted("sweep", f"{why[:1].upper()}{why[1:]}.") from None
+    if len(made.workloads) > MOST_WORKLOADS:
+        which = "These sizes make" if sweep else f"The config {spec.name} has"
+        much = f"{which} {len(made.workloads)} workloads; choose {'fewer' if sweep else 'a smaller one'}."
+        raise NotSubmitted("sweep" if sweep else "config", much)
+    return made
 
 
 def _isolated(protocol: Protocol, effort: str) -> Protocol:

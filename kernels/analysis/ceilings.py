@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import median
 
-from kernels.analysis.statistics import WIDEST_MARGIN, margin_from, median_interval, paired_speedup
+from kernels.analysis.statistics import WIDEST_MARGIN, as_margin, margin_from, median_interval, paired_speedup
 from kernels.contract.replies import CeilingFigure, CeilingSamples
 from kernels.workload import Ceilings
 
@@ -50,7 +50,7 @@ def why_unsteady(raw: CeilingSamples) -> str:
     if margins[worst] <= WIDEST_MARGIN:
         return ""
     what = NAMES.get(worst, f"the matrix product in {worst}")
-    return f"A/A of {what} gives a margin of {margins[worst]:.1%}, above {WIDEST_MARGIN:.0%}"
+    return f"A/A of {what} gives a margin of {as_margin(margins[worst])}, above {WIDEST_MARGIN:.0%}"
 
 
 def margin(blocks_ns: Sequence[Sequence[float]]) -> float:

@@ -14,7 +14,7 @@ from enum import StrEnum
 from functools import partial
 
 from kernels.analysis.bottlenecks import TARGETS, Target
-from kernels.analysis.statistics import MARGIN, for_many
+from kernels.analysis.statistics import MARGIN, as_margin, for_many
 from kernels.analysis.verdicts import is_noisy
 from kernels.contract.arm_result import FAILURES, ArmResult, ColdCalls, Ratio, Status, Verdict
 from kernels.contract.profile import Figures
@@ -254,7 +254,7 @@ def _doubt(one: Seen) -> str:
     if one.is_contended:
         return "other processes used the device"
     if is_noisy(one.margin):
-        return f"A/A was too noisy (margin {one.margin:.0%})"
+        return f"A/A was too noisy (margin {as_margin(one.margin, 0)})"
     return ""
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from kernels.analysis.findings_one import Finding, Kind, Timed
+from kernels.analysis.statistics import as_margin
 from kernels.analysis.verdicts import is_noisy
 from kernels.contract.arm_result import Status
 
@@ -72,7 +73,7 @@ def of_observed(every: Sequence[Observed]) -> Iterator[Finding]:
             said = f"{kernel} {VERBS.get(status, f'is {status}')} on {_where(alike)}{_first(alike)}"
             yield Finding(kind, said, _whys(alike), _of(alike))
     if noisy := [one for one in every if is_noisy(one.margin) and one.is_baseline]:
-        lines = tuple(f"{one.label}: {one.noise or f'the margin is {one.margin:.1%}'}" for one in noisy)
+        lines = tuple(f"{one.label}: {one.noise or f'the margin is {as_margin(one.margin)}'}" for one in noisy)
         yield Finding(
             Kind.NOISE, f"A/A is too noisy on {_where(noisy)}: results there are undecided.", lines, _of(noisy)
         )

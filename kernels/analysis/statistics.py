@@ -33,6 +33,11 @@ cases; Student's 99% interval is 1.8 times as wide."""
 PERCENTILES = (5, 25, 50, 75, 90, 95, 99)
 
 
+def as_margin(margin: float, digits: int = 1) -> str:
+    """A margin in percent: "13.8%"; above 100% it says no more than that."""
+    return f"{margin:.{digits}%}" if margin <= 1 else "above 100%"
+
+
 def describe(samples: Sequence[float]) -> dict[str, float]:
     """n, mean, std, min, max, p5 to p99, iqr_over_median, and outliers (beyond Q3 + 3 IQR; they are kept)."""
     values = np.asarray(samples, dtype=float)

@@ -6,7 +6,15 @@ import math
 import typing
 from typing import Any
 
-from kernels.analysis.statistics import FEW_ROUNDS_WIDER, FEWEST_ROUNDS, MIN_ROUNDS, WIDEST_MARGIN, widened, word
+from kernels.analysis.statistics import (
+    FEW_ROUNDS_WIDER,
+    FEWEST_ROUNDS,
+    MIN_ROUNDS,
+    WIDEST_MARGIN,
+    as_margin,
+    widened,
+    word,
+)
 from kernels.contract.arm_result import ArmResult, Ratio, Status, Verdict
 from kernels.contract.events import Measured
 
@@ -105,7 +113,7 @@ def why_noisy(aa: Ratio | tuple[float, float, float] | None, margin: float, is_b
     if not is_noisy(margin):
         return ""
     shows = aa is not None and is_noisy(max(1 - aa[1], aa[2] - 1))
-    wide = f"{margin:.0%}, above {WIDEST_MARGIN:.0%}" if margin <= 1 else "above 100%"
+    wide = as_margin(margin, 0) + (f", above {WIDEST_MARGIN:.0%}" if margin <= 1 else "")
     seen = f"A/A from {_in_decimals(aa[1])} to {_in_decimals(aa[2])}" if aa and shows else f"the margin is {wide}"
     what = "this machine was busy" if is_busy else "the baseline was noisy" if shows else ""
     return f"{what}: {seen}" if what else seen

@@ -15,6 +15,7 @@ from kernels.contract.export import Export, NotAnExport, read_export
 from kernels.protocol import EFFORTS
 from kernels.report import measures
 from kernels.report.measures import Measure
+from kernels.sweep import split, with_sizes
 from kernels.workload import Config, sentence
 
 PLANS = ("processes", "rest", "warmup", "iters", "flush_l2", "seed", "verify_seeds")
@@ -38,12 +39,7 @@ def chosen(arguments: argparse.Namespace, resumed: Config | None = None) -> Conf
     values["protocol"] |= {name: value for name, value in changes.items() if value is not None}
     values["protocol"]["verify_only"] |= arguments.verify
     values["protocol"]["isolated"] |= arguments.isolated
-    if arguments.sweep:
-        sweep = swept(arguments.sweep)
-        values["workloads"] = [
-            w.brief_sizes | {"operation": w.operation, "dtype": w.dtype} | sweep for w in values["workloads"]
-        ]
-        values["title"] = f"{config.name}, {', '.join(arguments.sweep)}"  # its own title names other sizes
+    values |= with_sizes(config.name, values["workloads"], arguments.sweep or ())
     try:
         config = Config(**values)
     except ValidationError as error:
@@ -97,23 +93,6 @@ def columns(arguments: argparse.Namespace) -> list[Measure]:
         return measures.chosen([arguments.columns], "") if arguments.columns else []
     except measures.UnknownMeasure as error:
         raise ConfigError(str(error)) from None
-
-
-def split(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def swept(sweeps: list[str]) -> dict[str, list[Any]]:
-    """["seq_len=512,1024"] -> {"seq_len": [512, 1024]}"""
-    found: dict[str, list[Any]] = {}
-    for text in sweeps:
-        name, _, values = text.partition("=")
-        if not values:
-            raise ConfigError(f"--sweep needs SIZE=A,B, such as seq_len=512,1024, not '{text}'")
-        found[name.strip()] = [
-            int(v) if v.isdecimal() else {"true": True, "false": False}.get(v, v) for v in split(values)
-        ]
-    return found
 
 
 def outputs(arguments: argparse.Namespace) -> dict[str, Path]:

@@ -28,6 +28,7 @@ import getpass
 import json
 import math
 import os
+import shutil
 import sys
 import time
 import urllib.error
@@ -48,6 +49,8 @@ ONLY_OF_A_SITE = "--until-decided measures runs of a site again: give the number
 NOT_JUDGED = ("source", "samples_ns")
 """Of a result: large, and without meaning for a gate."""
 POLL_S, LIMIT_S = 0.7, 30.0
+SELDOM_S = 10.0
+"""Between lines of progress in a log."""
 READS, WRITES = 5, 3
 """Times that a site is asked which is away for a moment."""
 GOOD = ("ok", "unsupported")
@@ -201,7 +204,7 @@ def submit(arguments: argparse.Namespace) -> int:
     if arguments.wait and not arguments.gpu:
         raise Failed("--wait waits for a run: name its device with --gpu")
     site = site_of(arguments)
-    wanted = {name: getattr(arguments, name) for name in ("gpu", "config", "effort", "message", "parent")}
+    wanted = {name: getattr(arguments, name) for name in ("gpu", "config", "sweep", "effort", "message", "parent")}
     answer, _ = site.patiently("/api/submissions", kernel | {k: v for k, v in wanted.items() if v})
     print(f"{answer['kernel']}  {'stored' if answer['new'] else 'known already'}  {answer['url']}", flush=True)
     run = answer["run"]
@@ -252,18 +255,44 @@ def watch(site: Site, number: int) -> int:
 
 def followed(site: Site, number: int, until: float = math.inf) -> dict[str, Any]:
     """Prints what a run does, until it has ended. Raises TimeoutError at the time `until` of time.monotonic()."""
-    etag, shown = "", ""
-    while time.monotonic() < until:
-        run, etag = site.patiently(f"/api/runs/{number}/progress", etag=etag)
-        if run:
-            now = progress_of(run)
-            if now != shown:
-                print(now, flush=True)
-            shown = now
-            if run["final"]:
-                return dict(run)
-        time.sleep(POLL_S)
+    etag, line = "", ProgressLine()
+    try:
+        while time.monotonic() < until:
+            run, etag = site.patiently(f"/api/runs/{number}/progress", etag=etag)
+            if run:
+                line.show(run)
+                if run["final"]:
+                    return dict(run)
+            time.sleep(POLL_S)
+    finally:
+        line.end()
     raise TimeoutError(f"run {number} has not ended in time")
+
+
+class ProgressLine:
+    """How far a run is. On a terminal it is one line, written anew. Elsewhere, as in a log of CI, a line is added when the state,
+    the place in the queue or the number of measured workloads changes, and otherwise every SELDOM_S."""
+
+    def __init__(self) -> None:
+        self.is_live = sys.stdout.isatty()
+        self.shown = ""
+        self.step: tuple[Any, ...] = ()
+        self.said_at = -math.inf
+
+    def show(self, run: dict[str, Any]) -> None:
+        now, step = progress_of(run), (run["state"], run["place"], run["done"])
+        if now == self.shown:
+            return
+        if self.is_live:
+            print(f"\r\033[K{now[: shutil.get_terminal_size().columns - 1]}", end="", flush=True)
+        elif step != self.step or time.monotonic() - self.said_at >= SELDOM_S:
+            print(now, flush=True)
+            self.said_at = time.monotonic()
+        self.shown, self.step = now, step
+
+    def end(self) -> None:
+        if self.is_live and self.shown:
+            print(flush=True)
 
 
 def progress_of(run: dict[str, Any]) -> str:
@@ -483,6 +512,8 @@ def parser() -> argparse.ArgumentParser:
     sending.add_argument("--kernel", default="", metavar="NAME", help="name of the kernel, as its file declares it")
     sending.add_argument("--gpu", default="", help="part of the device's name, such as h200; default: do not measure")
     sending.add_argument("--config", default="", help="workloads to measure (default: the operation's smallest config)")
+    sending.add_argument("--sweep", action="append", metavar="SIZE=A,B", help="sizes instead of the config's; every combination "
+                         "is measured; may be repeated")  # fmt: skip
     sending.add_argument("--effort", default="", help="quick (default), normal or thorough")
     sending.add_argument("--message", "-m", default="", help="what this version changes")
     sending.add_argument("--parent", default="", metavar="VERSION", help="submission that this version is based on")

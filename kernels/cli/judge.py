@@ -9,10 +9,11 @@ from pydantic import ValidationError
 
 from kernels.analysis import claims
 from kernels.analysis.peaks import PEAKS, peak_of
-from kernels.cli.choice import exported, swept
+from kernels.cli.choice import exported
 from kernels.cli.table import aligned
 from kernels.config_files import ConfigError
 from kernels.report import comparison, comparison_summary, tables
+from kernels.sweep import swept
 from kernels.workload import Workload, sentence
 
 

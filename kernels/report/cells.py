@@ -49,11 +49,6 @@ def microseconds(ms: float | None) -> str:
     return "" if ms is None else three_digits(ms * 1e3)
 
 
-def as_margin(margin: float) -> str:
-    """The margin of an A/A comparison: above 100% it says no more than that."""
-    return f"{margin:.1%}" if margin <= 1 else "above 100%"
-
-
 def listed(names: Sequence[str]) -> str:
     """a, b and c"""
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

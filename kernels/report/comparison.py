@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kernels.analysis.standing import WORDS
-from kernels.analysis.statistics import MIN_ROUNDS, change, word
+from kernels.analysis.statistics import MIN_ROUNDS, as_margin, change, word
 from kernels.analysis.verdicts import certain_ratio, enough_rounds
 from kernels.contract.arm_result import FAILURES, ArmResult, Ratio, Status, Verdict
 from kernels.contract.environment import KEYED, WHERE_TOLD
 from kernels.contract.events import Measured
 from kernels.report.cells import as_csv as records_as_csv
-from kernels.report.cells import as_margin, listed, markdown, plus_minus, text, three_digits
+from kernels.report.cells import listed, markdown, plus_minus, text, three_digits
 
 NOT_COMPARED, NEW, GONE = "not compared", "new", "gone"
 COMPARABILITY_KEYS = {"paired": "in pairs", "rest": "rests"}

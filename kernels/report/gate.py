@@ -10,11 +10,11 @@ from xml.etree import ElementTree
 
 from kernels.analysis.gate import Gate, limit_of, processes_needed, whole, word_of
 from kernels.analysis.standing import in_digits
-from kernels.analysis.statistics import MIN_ROUNDS
+from kernels.analysis.statistics import MIN_ROUNDS, as_margin
 from kernels.analysis.verdicts import certain_ratio
 from kernels.catalog import AT
 from kernels.contract.arm_result import FAILURES, ArmResult, Ratio, Status, Verdict
-from kernels.report.cells import as_margin, listed, markdown, text
+from kernels.report.cells import listed, markdown, text
 from kernels.report.comparison import GONE, NEW, Results, Row, rows, why_not
 from kernels.report.versions import Versions
 

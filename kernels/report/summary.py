@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from kernels.analysis.standing import Ranking, Standing, in_digits, ranking
-from kernels.analysis.statistics import MARGIN, for_many
+from kernels.analysis.statistics import MARGIN, as_margin, for_many
 from kernels.analysis.verdicts import is_noisy
 from kernels.catalog import UnknownName, get_operation
 from kernels.contract.arm_result import FAILURES, Ratio, Status, Verdict
@@ -253,7 +253,7 @@ def _noise(table: Sequence[Row]) -> list[str]:
     stems = list(dict.fromkeys(why.partition(":")[0] for why in reasons))
     what = stems[0] if len(stems) == 1 else "results were too noisy"
     margins = [row.margin for row in noisy.values()]
-    least, most = (f"{one(margins):.0%}" if one(margins) <= 1 else "above 100%" for one in (min, max))
+    least, most = (as_margin(one(margins), 0) for one in (min, max))
     span = f"from {least} to {most}" if least != most else most if most.startswith("above") else f"of {most}"
     return [f"Undecided{where}: {what}, with margins {span}."]
 

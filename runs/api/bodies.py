@@ -60,6 +60,11 @@ class SubmissionIn(Sent):
         "", max_length=TEXT, description="Part of the device's name, its UUID or number. Empty: store, do not measure."
     )
     config: str = Field("", max_length=TEXT, description="Config to measure. Default: the smallest of the operation.")
+    sweep: list[Annotated[str, Field(max_length=TEXT)]] = Field(
+        [],
+        max_length=40,
+        description="Sizes instead of the config's, such as rows=1024,4096 or dtype=bfloat16; every combination is measured.",
+    )
     effort: str = Field("", max_length=TEXT, description="quick (default), normal or thorough.")
     message: str = Field("", max_length=TEXT, description="What it changes.")
     parent: str = Field("", max_length=TEXT, description="The submission that it changes.")

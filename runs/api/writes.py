@@ -68,7 +68,9 @@ def _submitted(request: HttpRequest, sent: bodies.SubmissionIn) -> tuple[int, An
         else:
             one, new_one = Submission.objects.store_read(read(sent.files), **told)
         if gpu is not None:
-            run = start_run(one, gpu, config_for(one, sent.config, sent.effort), user=user, note=sent.note)
+            run = start_run(
+                one, gpu, config_for(one, sent.config, sent.effort, sweep=sent.sweep), user=user, note=sent.note
+            )
     except NotSubmitted as error:
         raise Problem(422, "Not submitted", str(error), field=FIELDS.get(error.field, error.field)) from None
     except (Unreadable, UnknownName) as error:

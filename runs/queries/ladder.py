@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from kernels.analysis.statistics import for_many, word
+from kernels.analysis.statistics import as_margin, for_many, word
 from kernels.analysis.verdicts import enough_rounds, is_noisy
 from kernels.catalog import operations
 from kernels.contract.arm_result import Verdict
@@ -213,7 +213,7 @@ def why_undecided(points: Sequence[Point]) -> str:
 
 def _noise(point: Point) -> str:
     if is_noisy(point.margin):
-        return f"margin {point.margin:.0%}"
+        return f"margin {as_margin(point.margin, 0)}"
     return point.verdict.lower() if point.verdict in (Verdict.NEEDS_MORE, Verdict.UNPAIRED) else ""
 
 

@@ -11,7 +11,7 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from kernels.report.cells import as_margin
+from kernels.analysis.statistics import as_margin
 from runs.templatetags.figures import is_decided, ratio3, us
 
 register = template.Library()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from kernels.analysis.findings_run import THROTTLING
-from kernels.analysis.statistics import MARGIN, WIDEST_MARGIN
+from kernels.analysis.statistics import MARGIN, WIDEST_MARGIN, as_margin
 from kernels.analysis.verdicts import is_noisy
 from kernels.contract.arm_result import ArmResult
 from kernels.contract.events import HostLoad, Measured, ProtocolFacts, TelemetrySummary
 from kernels.contract.isolation import Isolation
-from kernels.report.cells import as_margin
 from runs.templatetags.figures import duration, ratio3
 from runs.views.sandbox import kept_apart
 

@@ -12,9 +12,9 @@ from django.utils import timezone
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST
 
-from kernels.analysis.statistics import WIDEST_MARGIN
+from kernels.analysis.statistics import WIDEST_MARGIN, as_margin
 from kernels.analysis.verdicts import is_noisy
-from kernels.report.cells import as_margin, listed
+from kernels.report.cells import listed
 from runs.charts import ladder_charts
 from runs.charts.theme import THEMES
 from runs.models import Pin, Target, Workload

@@ -36,13 +36,14 @@ def test_a_kernel_is_submitted_watched_and_judged(client, token, live_site):
     (client.folder / "bad.py").write_text(BAD)
     only_stored = client("submit", "good.py", **more)
     assert only_stored.returncode == 0 and f"{live_site.url}/submissions/" in only_stored.stdout
-    measured = client("submit", "good.py", "--gpu", "cpu", "--wait", **more)
+    measured = client("submit", "good.py", "--gpu", "cpu", "--sweep", "rows=96", "--wait", **more)
     if "does not take submitted kernels" in measured.stderr:
         pytest.skip(measured.stderr)
     lines = measured.stdout.splitlines()
     assert measured.returncode == 0, measured.stdout + measured.stderr
     assert "known already" in lines[0] and re.match(r"run \d+ on ", lines[1])
     assert any(line.startswith("running") for line in lines) and "from-a-terminal@" in measured.stdout
+    assert "96 x " in measured.stdout
     assert re.fullmatch(rf"{live_site.url}/runs/\d+/", lines[-1])
     number = lines[-1].split("/")[-2]
     assert client("runs", "show", number, **more).stdout.splitlines()[-1] == lines[-1]

@@ -27,7 +27,8 @@ def test_search_from_anywhere_see_what_was_understood_and_take_a_term_away(open_
     page.locator(".chip", has_text="causal").click()
     expect(page.locator("h1")).to_have_text("6 results")
     expect(page.locator(".search [name=q]")).to_have_value("sdpa-flash S=512 H200")
-    page.get_by_role("link", name="TFLOP/s").click()
+    with page.expect_navigation():
+        page.get_by_role("link", name="TFLOP/s").click()
     rates = [float(text.split()[0]) for text in page.locator("tbody td:nth-child(7)").all_inner_texts()]
     assert rates == sorted(rates, reverse=True) and len(rates) == 6
 

@@ -415,8 +415,8 @@ def test_no_kernels_at_all(capsys):
 @pytest.mark.parametrize(
     "sweep, said",
     [
-        ("seq_len", "--sweep needs SIZE=A,B"),
-        ("seq_len=", "--sweep needs SIZE=A,B"),
+        ("seq_len", "a sweep is SIZE=A,B"),
+        ("seq_len=", "a sweep is SIZE=A,B"),
         ("seq_len=x", "seq_len"),
         ("speed=3", "workloads.0.speed: there is no such field"),
         ("heads=0", "workloads.0.heads: "),

@@ -56,6 +56,28 @@ def test_a_redirect_is_not_followed_with_the_token(home, server, monkeypatch, ca
     assert [path for path, _ in server.seen] == ["/api/runs?limit=20"]
 
 
+def rounds(state="running", done=0, at=range(60)):
+    place = 1 if state == "queued" else None
+    return [{"state": state, "place": place, "done": done, "total": 2, "progress": f"w mine round {n}"} for n in at]
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_progress_is_one_line_on_a_terminal_and_few_lines_in_a_log(monkeypatch, capsys, is_live):
+    seconds = iter(range(1000))
+    monkeypatch.setattr(client.time, "monotonic", lambda: next(seconds) / 4)
+    monkeypatch.setattr(client.sys.stdout, "isatty", lambda: is_live, raising=False)
+    line = client.ProgressLine()
+    for run in [*rounds("queued", at=[0]), *rounds(), *rounds(done=1), *rounds("done", 2, at=[0])]:
+        line.show(run)
+    line.end()
+    said = capsys.readouterr().out
+    assert "queued, number 1 in the queue, 0 of 2" in said and "running, 1 of 2  w mine round 0" in said
+    if is_live:
+        assert said.count("\n") == 1 and said.count("\r\033[K") == 122
+    else:
+        assert said.splitlines()[-1].startswith("done, 2 of 2") and 6 <= len(said.splitlines()) <= 12, said
+
+
 def test_a_token_is_given_to_the_site_that_it_is_of(home, server):
     client.keep("http://other.example", "bench_other")
     assert client.main(["runs", "list", "--site", server.url]) == client.NO_TOKEN

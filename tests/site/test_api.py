@@ -157,6 +157,9 @@ def test_a_kernel_is_submitted_and_its_run_is_queued(writer, owner, ready):
     assert (said["kernel"], said["new"], said["run"]["id"]) == (one.kernel, True, run.pk)
     assert (one.user, one.message, run.user) == (owner.user, "first", owner.user)
     assert run.spec.protocol.isolated and one.kernel in run.spec.kernels
+    sizes = {"sweep": ["rows=64", "cols=128"]}
+    writer.post("/api/submissions", {"files": {"mine.py": SOURCE}, "gpu": "epyc", **sizes})
+    assert [w.label for w in Run.objects.latest("pk").spec.workloads] == ["swish fp32 64 x 128"]
     again = writer.post("/api/submissions", {"files": {"mine.py": SOURCE}})
     assert (again.status_code, again.json()["new"], again.json()["run"]) == (200, False, None)
     child = writer.post("/api/submissions", {"files": {"mine.py": SOURCE + "# 2\n"}, "parent": one.kernel})
@@ -183,6 +186,11 @@ def test_a_kernel_is_submitted_and_its_run_is_queued(writer, owner, ready):
             {"files": {"mine.py": SOURCE}, "gpu": "cpu", "config": "smoke"},
             "config",
             "The config smoke measures attention; the kernel mine computes swish.",
+        ),
+        (
+            {"files": {"mine.py": SOURCE}, "gpu": "cpu", "sweep": ["seq_len=8"]},
+            "sweep",
+            "seq_len",
         ),
         ({"files": {"mine.py": SOURCE}, "gpu": "cpu", "effort": "much"}, "effort", "there are quick, normal, thorough"),
         ({"files": {"mine.py": SOURCE}, "gpu": ["cpu"]}, "gpu", "input should be a valid string"),

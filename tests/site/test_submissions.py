@@ -61,6 +61,16 @@ def test_with_a_device_it_is_measured_isolated_beside_the_baseline(owner, ready)
     assert run.run_spec().submissions == [one.spec]
 
 
+def test_sizes_of_ones_own_stand_for_those_of_the_config(owner, ready):
+    sizes = "rows=1024,4096  cols=8192 dtype=float16,float32"
+    owner.post(FORM, sent(device=str(ready.pk), sweep=sizes))
+    run = Run.objects.get()
+    assert [w.label for w in run.spec.workloads] == [
+        f"swish {dtype} {rows} x 8192" for rows in (1024, 4096) for dtype in ("fp16", "fp32")
+    ]
+    assert run.title.endswith(" on smoke-swish, rows=1024,4096, cols=8192, dtype=float16,float32")
+
+
 def test_dropped_files_join_the_typed_ones_and_replace_those_of_the_same_name(owner, ready):
     files = [
         SimpleUploadedFile("mine.py", SOURCE.replace("Product", "Sum").encode()),
@@ -89,6 +99,13 @@ def test_only_dropped_files_are_enough(owner, ready):
         ({"source": SOURCE + "#" * 1_000_000}, "the limit is 1,000,000"),
         ({"name": "../mine.py"}, "is not valid"),
         ({"dropped": [SimpleUploadedFile("a.py", b"\xff\xfe\x00")]}, "a.py is not text in UTF-8"),
+        ({"sweep": "rows"}, "A sweep is SIZE=A,B, such as seq_len=512,1024, not "),
+        ({"sweep": "heads=8"}, "heads"),
+        ({"sweep": "rows=0"}, "rows"),
+        (
+            {"sweep": " ".join(f"{name}={','.join(map(str, range(1, 16)))}" for name in ("rows", "cols"))},
+            "These sizes make 225 workloads; choose fewer.",
+        ),
         ({"config": "smoke"}, "The config smoke measures attention; the kernel mine computes swish."),
     ],
 )
