@@ -15,6 +15,11 @@ class Cursor(Schema):
     cursor: str = Field("", max_length=200, description="`next` of the page before.")
 
 
+class SubmissionsAsked(Cursor):
+    operation: str = Field("", max_length=100, description="Such as `attention`.")
+    q: str = Field("", max_length=200, description="Words in the name, version, message or person.")
+
+
 class RunsAsked(Cursor):
     state: str = Field("", max_length=20, description="State of the run: `queued`, `running`, `done`, `failed`, ...")
     device: str = Field("", max_length=20, description="Number of a device.")

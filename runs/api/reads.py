@@ -13,7 +13,7 @@ from runs.api.answers import as_json, not_a_cursor, number_of, only, tagged
 from runs.api.problems import Problem
 from runs.api.routes import ROUTER, answers
 from runs.models import ApiToken, Config, Submission
-from runs.queries import history, results
+from runs.queries import history, results, submissions
 from runs.queries.results import Key
 from runs.views import changes, gpus, kernels, leaderboard
 from runs.views import results as results_page
@@ -103,30 +103,33 @@ def _history(
 
 
 @ROUTER.get("/submissions", response=answers(schemas.SubmissionsPage), tags=["kernels"])
-def list_submissions(request: HttpRequest, asked: Query[parameters.Cursor]) -> HttpResponse:
-    """Submissions, newest first, without their files."""
+def list_submissions(request: HttpRequest, asked: Query[parameters.SubmissionsAsked]) -> HttpResponse:
+    """Submissions, newest first, each with its newest result, without their files."""
     only(request, asked)
     before = number_of(asked.cursor)
-    stored = Submission.objects.select_related("user", "parent").defer("files", "parent__files")
+    stored = submissions.asked(asked.q, asked.operation)
     page = list((stored if before is None else stored.filter(pk__lt=before))[: asked.limit + 1])
     shown = page[: asked.limit]
     more = str(shown[-1].pk) if len(page) > asked.limit else None
-    return as_json(request, {"submissions": [submission_line(request, one) for one in shown], "next": more})
+    last = submissions.last_results(shown)
+    lines = [submission_line(request, one, last.get(one.pk)) for one in shown]
+    return as_json(request, {"submissions": lines, "next": more})
 
 
 @ROUTER.get("/submissions/{slug:version}", response=answers(schemas.SubmissionOut), tags=["kernels"])
 def one_submission(request: HttpRequest, version: Path[str]) -> HttpResponse:
     """A submission with its files."""
     one = submission_named(version)
-    return as_json(request, submission_line(request, one) | {"files": one.files, "git": one.git})
+    last = submissions.last_results([one]).get(one.pk)
+    return as_json(request, submission_line(request, one, last) | {"files": one.files, "git": one.git})
 
 
-def submission_line(request: HttpRequest, one: Submission) -> dict[str, Any]:
+def submission_line(request: HttpRequest, one: Submission, last: submissions.Last | None) -> dict[str, Any]:
     return {
         "submission": one.version, "kernel": one.kernel, "operation": one.operation, "backend": one.backend,
         "message": one.message, "by": one.user.get_username() if one.user else "",
         "parent": one.parent.version if one.parent else None, "created_at": one.created_at.isoformat(),
-        "url": request.build_absolute_uri(one.get_absolute_url()),
+        "url": request.build_absolute_uri(one.get_absolute_url()), "newest": last.as_dict() if last else None,
     }  # fmt: skip
 
 

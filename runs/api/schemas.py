@@ -274,6 +274,19 @@ class ConfigsOut(Schema):
     configs: list[ConfigOut]
 
 
+class LastResult(Schema):
+    run: int
+    workload: str
+    device: str
+    verdict: str
+    why: str
+    speedup: float | None
+    low: float | None
+    high: float | None
+    confirmed: bool
+    contended: bool
+
+
 class SubmissionLine(Schema):
     submission: str
     kernel: str
@@ -284,6 +297,8 @@ class SubmissionLine(Schema):
     parent: str | None
     created_at: str
     url: str
+    newest: LastResult | None
+    """Of all its results, on whatever workload and device."""
 
 
 class SubmissionsPage(Schema):

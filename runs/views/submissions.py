@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_POST
@@ -19,6 +19,7 @@ from runs.access import person
 from runs.models import Gpu, Kernel, Run, Submission
 from runs.models.run import kernels_of
 from runs.queries import history, point_rows, tallies
+from runs.queries import submissions as listed
 from runs.queries.history import Series
 from runs.queries.points import Point
 from runs.submission_form import File, SubmissionForm, WhereForm, as_sentence, typed_files
@@ -28,6 +29,7 @@ from runs.views.sources import diff
 
 FIRST_START, FIRST_ON_CPU = "attention/triton", "attention/pytorch"
 PER_PAGE = 50
+LONGEST_SEARCH = 200
 MOST_ANSWERS = 50
 
 
@@ -120,9 +122,21 @@ def _measure(request: HttpRequest, form: WhereForm, one: Submission) -> HttpResp
 
 
 def submissions(request: HttpRequest) -> HttpResponse:
-    listed: QuerySet[Submission] = Submission.objects.select_related("user", "parent").defer("files", "parent__files")
-    page = Paginator(listed, PER_PAGE).get_page(request.GET.get("page"))
-    return render(request, "submissions.html", {"page": "submissions", "pages": page})
+    """All of them (?q= words, ?operation=), newest first, each with its newest result."""
+    text, operation = request.GET.get("q", "").strip()[:LONGEST_SEARCH], request.GET.get("operation", "")
+    page = Paginator(listed.asked(text, operation), PER_PAGE).get_page(request.GET.get("page"))
+    shown = list(page.object_list)
+    last = listed.last_results(shown)
+    context = {
+        "page": "submissions",
+        "pages": page,
+        "rows": [(one, last.get(one.pk)) for one in shown],
+        "asked": {"q": text, "operation": operation},
+        "is_filtered": bool(text or operation),
+        "operations": listed.operations(),
+        "keep": urlencode({name: value for name, value in (("q", text), ("operation", operation)) if value}),
+    }
+    return render(request, "submissions.html", context)
 
 
 def submission(request: HttpRequest, version: str) -> HttpResponse:

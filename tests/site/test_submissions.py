@@ -1,12 +1,15 @@
 """Submissions on the site: the form, what is stored, what is refused, and the page of one with its ancestors."""
 
+import re
+
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.urls import reverse
+from django.utils import timezone
 from form import again
 
 from kernels.submission import Unreadable
-from runs.models import Gpu, Run, Submission
+from runs.models import Gpu, Kernel, Result, Run, Submission
 from runs.submitting import NotSubmitted, config_for, device_for, start_run
 
 SOURCE = """from kernels.catalog import kernel
@@ -267,6 +270,41 @@ def test_the_list_names_each(owner, ready):
     assert "None yet" in owner.get(reverse("submissions")).content.decode()
     one = stored(owner)
     assert one.kernel in owner.get(reverse("submissions")).content.decode()
+
+
+def test_the_list_has_the_newest_result_of_each(owner, ready, demo, django_assert_max_num_queries):
+    one, other = stored(owner), stored(owner, source=SOURCE + "# not measured\n")
+    Kernel.objects.filter(name="triton-flash").update(name=one.kernel)
+    newest = Result.objects.filter(kernel__name=one.kernel).latest("pk")
+    with django_assert_max_num_queries(20):
+        answer = owner.get(reverse("submissions"))
+    assert [last and last.point.pk for _, last in answer.context["rows"]] == [None, newest.pk]
+    page = answer.content.decode()
+    assert re.search(rf'href="/runs/{demo.pk}/results/{newest.pk}/"><span class="tag', page)
+    assert f"{newest.speedup:.2f}x" in page or f"{newest.speedup:.3f}x" in page
+    lines = {line["kernel"]: line["newest"] for line in owner.get("/api/submissions").json()["submissions"]}
+    assert lines[other.kernel] is None
+    assert (lines[one.kernel]["run"], lines[one.kernel]["speedup"]) == (demo.pk, newest.speedup)
+    Run.objects.filter(pk=demo.pk).update(withdrawn_at=timezone.now())
+    assert owner.get("/api/submissions").json()["submissions"][1]["newest"] is None
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [("q=twice", 1), ("q=MINE", 2), ("q=olga+mine", 2), ("q=mats", 0), ("q=mine@{v}", 1), ("q={v}", 1), ("q=%00", 2),
+     ("operation=swish", 2), ("operation=gelu", 0), ("operation=swish&q=nosuch", 0), ("page=99&q=mine", 2)],
+)  # fmt: skip
+def test_the_list_is_searched(owner, ready, query, found):
+    one, _ = stored(owner, message="Twice as fast"), stored(owner, source=SOURCE + "# other\n")
+    answer = owner.get(f"{reverse('submissions')}?{query.replace('{v}', one.version)}")
+    assert len(answer.context["rows"]) == found
+    assert ("No submission matches" in answer.content.decode()) == (found == 0)
+
+
+def test_a_page_of_a_search_leads_to_the_next_of_the_same(owner, ready, monkeypatch):
+    monkeypatch.setattr("runs.views.submissions.PER_PAGE", 1)
+    stored(owner), stored(owner, source=SOURCE + "# other\n")
+    assert 'href="?q=mine&amp;page=2" rel="next"' in owner.get(reverse("submissions") + "?q=mine").content.decode()
 
 
 # --- from a git repository --------------------------------------------------------------------------------------------
