@@ -13,6 +13,7 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils import timezone
 
+from kernels import catalog
 from kernels.analysis.standing import standing_of
 from kernels.catalog import operations
 from kernels.contract.arm_result import Status, assignments
@@ -43,6 +44,7 @@ COLUMNS = (
     "last_run", "last_measured",
 )  # fmt: skip
 NOT_TESTED = "not tested here yet"
+NOWHERE = "not available on any device now"
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------
@@ -66,8 +68,10 @@ def _known() -> list[dict[str, Any]]:
         place = (known.operation, known.name)
         rows[place] = rows.get(place, _row(*place, known.backend, "")) | counted
     baselines = {name: operation.baseline for name, operation in operations().items()}
+    own = {(one.operation, one.name): one.doc for one in catalog.kernels()}
     for place, row in rows.items():
-        row["here"] = _here(whys.get(place, []))
+        row["doc"] = row["doc"] or own.get(place, "")
+        row["here"] = _here(whys[place]) if place in whys else NOWHERE
         row["baseline"] = row["name"] == baselines.get(row["operation"])
     return sorted(rows.values(), key=lambda row: (row["operation"], not row["baseline"], row["name"]))
 
