@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,9 @@ from kernels.kernel_files import parsed
 
 LARGEST = 1_000_000
 """Larger files are no source."""
+GENERATED = re.compile(r"level_(\d+)_problem_(\d+)_")
+"""How KernelBench names what a model wrote: level_1_problem_36_sample_0_kernel.py."""
+NEW = re.compile(r"_new|new_", re.I)
 SKIPPED = {".git", ".venv", "node_modules", "__pycache__", "build", "dist", "site-packages"}
 RUNNABLE = ("python", "triton", "pytorch", "cute_dsl", "cutile")
 """Languages of flashinfer solutions that need no compiler of the host."""
@@ -70,15 +74,18 @@ class Folder:
             yield from _bare(path, text)
 
     def _kernelbench(self, path: Path, names: set[str]) -> Found:
-        """ModelNew with the Model that it replaces: in its file, or in the one whose name its own begins or ends with, or
-        in the only one of its folder."""
+        """ModelNew with the Model that it replaces: in its file; in the one whose level and number KernelBench wrote into its
+        name; in the one whose name its own begins or ends with, or has with "new"; or in the only one of its folder."""
         if "Model" in names and "get_inputs" in names:
             self.used.add(path)
             return Found(KERNELBENCH, str(path), "ModelNew", problem=str(path))
         beside = sorted(p for p in self.models if p.parent == path.parent and p != path)
         named = [p for p in beside if path.stem.startswith(p.stem) or path.stem.endswith(p.stem)]
+        old = NEW.sub("", path.stem)
+        renamed = sorted((p for p in beside if f"{old}_".startswith(f"{p.stem}_")), key=lambda p: len(p.stem))[-1:]
+        numbered = [p for p in self.models if (made := GENERATED.match(path.stem)) and _is_numbered(p, *made.groups())]
         everywhere = [p for p in sorted(self.models) if p != path and (p.stem in path.stem or p.stem == path.stem)]
-        for found in (named, beside, everywhere):
+        for found in (numbered, named, renamed, beside, everywhere):
             if len(found) == 1:
                 self.used.add(found[0])
                 return Found(KERNELBENCH, str(path), "ModelNew", problem=str(found[0]))
@@ -103,6 +110,11 @@ class Folder:
             self.used.add(definition)
         name = str(said.get("name") or path.stem)
         return Found(FLASHINFER, str(path), name, problem=str(definition or ""), why_not=why)
+
+
+def _is_numbered(problem: Path, level: str, number: str) -> bool:
+    """Whether a problem is this one of KernelBench: level1/36_RMSNorm_.py."""
+    return problem.parent.name == f"level{level}" and problem.name.startswith(f"{number}_")
 
 
 def _languages(spec: dict[str, Any]) -> list[str]:

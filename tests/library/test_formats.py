@@ -240,6 +240,33 @@ def test_a_kernel_that_hangs_crashes_or_forges_its_answer_ends_alone(tmp_path):
     assert "package nosuchpackage is not installed here" in tried(found("needs.py", "import nosuchpackage.a"))["why"]
 
 
+def test_kernels_that_kernelbench_wrote_find_their_problems(tmp_path):
+    both = PAIR.format(slow=0, slower=0, wrong="")
+    problem, kernel = both.split("class ModelNew(Model)")
+    kernel = "import torch\n\nclass ModelNew(torch.nn.Module)" + kernel.split("def get_inputs")[0]
+    problem += "def get_inputs" + both.split("def get_inputs")[1]
+    for name in (
+        "level1/3_first.py",
+        "level1/36_second.py",
+        "level2/36_third.py",
+        "prompts/model_ex.py",
+        "prompts/model_b.py",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(problem)
+    for name in (
+        "runs/level_1_problem_36_sample_0_kernel.py",
+        "prompts/model_new_ex.py",
+        "runs/level_3_problem_1_sample_0_kernel.py",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(kernel)
+    found = {Path(one.path).name: one for one in Folder(tmp_path).kernels()}
+    assert found["level_1_problem_36_sample_0_kernel.py"].problem.endswith("level1/36_second.py")
+    assert found["model_new_ex.py"].problem.endswith("prompts/model_ex.py")
+    assert "no file with Model and get_inputs" in found["level_3_problem_1_sample_0_kernel.py"].why_not
+
+
 BFLOAT16 = """
 import torch
 import triton
