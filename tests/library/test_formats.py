@@ -250,13 +250,14 @@ def test_kernels_that_kernelbench_wrote_find_their_problems(tmp_path):
         "level1/36_second.py",
         "level2/36_third.py",
         "prompts/model_ex.py",
-        "prompts/model_b.py",
+        "prompts/model_ex_b.py",
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(problem)
     for name in (
         "runs/level_1_problem_36_sample_0_kernel.py",
         "prompts/model_new_ex.py",
+        "prompts/model_new_ex_b_triton.py",
         "runs/level_3_problem_1_sample_0_kernel.py",
     ):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -264,6 +265,7 @@ def test_kernels_that_kernelbench_wrote_find_their_problems(tmp_path):
     found = {Path(one.path).name: one for one in Folder(tmp_path).kernels()}
     assert found["level_1_problem_36_sample_0_kernel.py"].problem.endswith("level1/36_second.py")
     assert found["model_new_ex.py"].problem.endswith("prompts/model_ex.py")
+    assert found["model_new_ex_b_triton.py"].problem.endswith("prompts/model_ex_b.py")
     assert "no file with Model and get_inputs" in found["level_3_problem_1_sample_0_kernel.py"].why_not
 
 
