@@ -199,7 +199,11 @@ def get_kernel(operation: str, name: str) -> KernelInfo:
     for info in (known := kernels(operation)):
         if info.name == plain:
             return _variant(info, settings) if settings else info
-    raise UnknownName(f"there is no kernel '{operation}/{name}'; there are: {', '.join(k.name for k in known)}")
+    there_are = f"there are: {', '.join(k.name for k in known)}"
+    roots = [root for root in os.environ.get(KERNEL_PATH_VARIABLE, "").split(":") if root]
+    if lacking := [root for root in roots if not (Path(root) / operation).is_dir()]:
+        there_are += f". {KERNEL_PATH_VARIABLE} names {lacking[0]}, which has no folder {operation}"
+    raise UnknownName(f"there is no kernel '{operation}/{name}'; {there_are}")
 
 
 def _variant(info: KernelInfo, settings: str) -> KernelInfo:

@@ -85,7 +85,12 @@ def read_config(text: str, name: str) -> Config:
     try:
         return Config(**{"name": name} | values)
     except ValidationError as error:
-        line = _line(text, _origin(values, error.errors()[0]["loc"]))
+        where = error.errors()[0]["loc"]
+        if where == ("name",) and "name" not in values:
+            raise ConfigError(
+                f"its file is named {name}; a config's name has small letters, digits and ._- only"
+            ) from None
+        line = _line(text, _origin(values, where))
         raise ConfigError(f"line {line}: {sentence(error)}") from None
 
 

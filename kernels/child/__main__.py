@@ -75,6 +75,14 @@ def with_free_memory(message: str, of_gpu: bool) -> str:
     return "\n".join(["; ".join(filter(None, [first.rstrip(": "), free_memory(of_gpu)])), *others])
 
 
+def said_by(error: BaseException) -> str:
+    """The message of an exception; of one that cannot say it, why not."""
+    try:
+        return str(error)
+    except Exception as why:
+        return f"its message cannot be read: its __str__ raised {type(why).__name__}"
+
+
 def fault(error: BaseException, must_replace: bool) -> Fault:
     """An exception as data for the parent."""
     import torch
@@ -84,9 +92,11 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
     from kernels.child.host_memory import FilledWhenRead
     from kernels.nvrtc.compiler import CompileError
 
-    if NO_DRIVER in str(error) and not torch.cuda.is_available():
+    says = said_by(error)
+    if NO_DRIVER in says and not torch.cuda.is_available():
         error = Unsupported("needs a CUDA device: Triton finds none here").with_traceback(error.__traceback__)
-    said, kind = str(error).lower(), "raised"
+        says = said_by(error)
+    said, kind = says.lower(), "raised"
     if isinstance(error, Unsupported):
         kind = "unsupported"
     elif isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in said for sign in NO_MEMORY):
@@ -94,7 +104,7 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
     elif isinstance(error, (CallsOverlap, FilledWhenRead)):
         kind = "suspect"
     is_sentence = isinstance(error, (CallsOverlap, FilledWhenRead, NotCaptured))
-    message = str(error) if is_sentence else f"{type(error).__name__}: {error}"
+    message = says if is_sentence else f"{type(error).__name__}: {says}"
     if kind == "out of memory" and "is free" not in said:
         of_host = isinstance(error, MemoryError) or "defaultcpuallocator" in said
         message = with_free_memory(message[:1900], torch.cuda.is_initialized() and not of_host)

@@ -25,6 +25,8 @@ BACKENDS = (
     ("triton", re.compile(r"^\s*(?:import triton|from triton)", re.M)),
     ("cuda", re.compile(r"\b(?:load_inline|cpp_extension)\b")),
 )
+BY_NAME = re.compile(r"\breturn\s*(?:\{|dict\()")
+"""A function that returns its outputs by name."""
 LEADERBOARD = re.compile(r"^#!POPCORN leaderboard (\S+)", re.M)
 HALVES = {
     "float16": re.compile(r"\btorch\.(?:float16|half)\b|\.half\(\)|'float16'"),
@@ -183,12 +185,15 @@ def _flashinfer(files: dict[str, str], solution: str, definition: str) -> Brough
         taken = right.arrays(right.inputs, lengths)
     elif why := right.why_not_alone:
         raise Unreadable(f"{PurePosixPath(definition).name} cannot be measured: {why}")
+    names = f", names={[*right.outputs]!r}"
+    call += names * bool(BY_NAME.search(right.reference))
     declared = _declaration(f"{call})", says, name, "pytorch", cases=cases)
     reference = {"definition.py": right.reference + declared} | values
     named = _named(name, reference)
     call = f"flashinfer.solution({mine.function}, {taken!r}, {right.arrays(right.outputs, lengths)!r}, device"
     if workloads and right.expressions:
         call += f", expressions={right.expressions!r}"
+    call += names * any(BY_NAME.search(text) for text in mine.files.values())
     says = f"A flashinfer solution, in the place of the reference of {named}."
     text = mine.files[mine.entry]
     declared = _declaration(f"{call})", says, _name(f"{mine.name}.json"), _backend(text), replaces=named)

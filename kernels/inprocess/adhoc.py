@@ -34,6 +34,10 @@ CONSTANT = "inputs(seed) ignores the seed: a callable that caches results would 
 # --- inputs -----------------------------------------------------------------------------------------------------------
 
 
+class Unfit(ValueError):
+    """Inputs or a reference that cannot be used: no fault of a kernel."""
+
+
 class Source:
     """Draws inputs: new tensors for each seed, on one device, with the memory layout of the caller's tensors.
 
@@ -54,7 +58,7 @@ class Source:
         first = self.draw(seed)
         self.device, self.kinds = usable(first[0].device), _kinds(first)
         if not _equal(first, self.draw(seed)):
-            raise ValueError("inputs(seed) is not deterministic: draw with torch, or from the seed")
+            raise Unfit("inputs(seed) is not deterministic: draw with torch, or from the seed")
         if callable(given) and _equal(first, self.draw(seed + 1)):
             self.notes.append(CONSTANT)
 
@@ -226,7 +230,7 @@ def exact_dtype(reference: Kernel, tensors: Tensors, own: Sequence[torch.Tensor]
             if len(got) == len(floating) and all(x.itemsize > y.itemsize for x, y in zip(got, floating, strict=True)):
                 return dtype
             why = why or f"it returns {' and '.join(map(str, got))} for {dtype}"
-    raise ValueError(f"the reference must also accept float64 (or float32) inputs, including weights: {why}")
+    raise Unfit(f"the reference must also accept float64 (or float32) inputs, including weights: {why}")
 
 
 def as_outputs(name: str, out: Any) -> tuple[torch.Tensor, ...]:

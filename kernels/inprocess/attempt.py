@@ -57,7 +57,8 @@ def main() -> None:
             say(timed=_timed(found, device))
     except BaseException as error:
         why = _sentence(error, step)
-        say(**({"timed": NOT_TIMED | {"why": why}} if "timed" in state else {"why": why}))
+        unfit = {"unfit": True} if type(error).__name__ == "Unfit" and "timed" not in state else {}
+        say(**({"timed": NOT_TIMED | {"why": why}} if "timed" in state else {"why": why}), **unfit)
         if not isinstance(error, Exception):
             raise
 
@@ -94,6 +95,8 @@ def _sentence(error: BaseException, step: str) -> str:
         return f"package {str(error.name).partition('.')[0]} is not installed here"
     if type(error).__name__ == "Unsupported":
         return text
+    if type(error).__name__ == "Unfit":
+        return f"its problem cannot be used here: {text[:300]}"
     if isinstance(error, (OSError, RuntimeError)) and any(
         word in text for word in ("CUDA_HOME", "nvcc", "Ninja", "ninja")
     ):

@@ -3,7 +3,6 @@ its own: it can be timed, although no operation of this repository has its sizes
 
 from __future__ import annotations
 
-import copy
 import inspect
 import json
 import sys
@@ -20,7 +19,8 @@ import yaml
 from kernels.formats.found import FLASHINFER, GPU_MODE, KERNELBENCH, Found
 from kernels.inprocess.api import Measured, measure
 from kernels.inprocess.modules import module_at
-from kernels.problems.kernelbench import Reference, replacing
+from kernels.problems.flashinfer import in_order
+from kernels.problems.kernelbench import Reference, converted, replacing
 from kernels.protocol import EFFORTS, Protocol
 
 SEED = 11
@@ -107,7 +107,7 @@ def _in_any_dtype(model: torch.nn.Module) -> Callable[..., Any]:
         given[:] = given or [wanted]
         if own is None or wanted == given[0] or wanted is None:
             return model(*tensors)
-        return copy.deepcopy(model).to(wanted)(*tensors)
+        return converted(model, wanted)(*tensors)
 
     return run
 
@@ -184,7 +184,9 @@ def _flashinfer(found: Found, device: str) -> Pair:
     shapes = _Shapes(definition, device)
     if _parameters(call) == len(definition["inputs"]) + len(definition["outputs"]):
         call = shapes.returning(call)
-    return Pair(function, call, right, right, shapes.draw)
+    names = list(definition["outputs"])
+    right = in_order(right, names)
+    return Pair(function, in_order(call, names), right, right, shapes.draw)
 
 
 def _parameters(call: Any) -> int:

@@ -81,10 +81,10 @@ class Cell:
         inputs = self.sets[index]
         return self.call(*inputs.tensors, **inputs.options)
 
-    def run(self, calls: int) -> Called:
-        """One call on each of the first input sets."""
+    def run(self, calls: int, first: int = 0) -> Called:
+        """One call on each of some input sets. first: of them."""
         self.forget()
-        self.outs = [self._run(index) for index in range(calls)]
+        self.outs = [self._run(index) for index in range(first, first + calls)]
         self.synchronize()
         found = [outputs_of(out) for out in self.outs]
         return Called(outputs=[claims for claims, _ in found], wrong_kind=next((why for _, why in found if why), ""))

@@ -73,9 +73,9 @@ class Problem(Cell):
         self.answer = self.answers.sets(shared[inputs:], 1)[0].tensors
         return Nothing()
 
-    def draw(self, seed: int, calls: int) -> Nothing:
-        """Fresh values for the first input sets, different in each."""
-        for index, one in enumerate(self.sets[:calls]):
+    def draw(self, seed: int, calls: int, first: int = 0) -> Nothing:
+        """Fresh values for some input sets, different in each. first: of them."""
+        for index, one in enumerate(self.sets[first : first + calls], first):
             values = drawn(self.reference, (seed + index * 1_000_003) % 2**31, self.device)
             tensors = [one for one in values if isinstance(one, torch.Tensor)]
             for old, new in zip(one.tensors, tensors, strict=True):

@@ -24,6 +24,8 @@ from kernels.isolated.serving import Pipes
 from kernels.operations.base import Distribution, Inputs, Operation
 from kernels.workload import Workload
 
+SEED_BITS = 64
+"""Bits of a seed of inputs: as many as PyTorch's generators take."""
 LARGEST = 64
 """An output may span this many times the bytes that are expected."""
 DRAWN_BYTES = 2**28
@@ -94,15 +96,15 @@ class Trusted:
     def _values(self, seed: int, index: int, distribution: Distribution) -> Inputs:
         if isinstance(self.problem, Brought):  # its process has drawn them
             return self.sets[PROBLEM][index]
-        return self.problem.inputs(self.device, (seed + index * 1_000_003) % 2**31, distribution)
+        return self.problem.inputs(self.device, (seed + index * 1_000_003) % 2**SEED_BITS, distribution)
 
-    def write(self, cell: str, seed: int, calls: int, distribution: Distribution = "normal") -> Nothing:
-        """Fresh values for the first input sets of a cell, different in each."""
+    def write(self, cell: str, seed: int, calls: int, distribution: Distribution = "normal", first: int = 0) -> Nothing:
+        """Fresh values for some input sets of a cell, different in each. first: of them."""
         self.forget()
         step = max(1, DRAWN_BYTES // self.layout.nbytes)
         # One copy of many tensors: a launch for each takes the host longer than the copy.
-        for first in range(0, calls, step):
-            some = range(first, min(first + step, calls))
+        for begin in range(first, first + calls, step):
+            some = range(begin, min(begin + step, first + calls))
             fresh = [tensor for index in some for tensor in self._values(seed, index, distribution).tensors]
             copy_all([tensor for index in some for tensor in self.sets[cell][index].tensors], fresh)
         self.clock.synchronize()

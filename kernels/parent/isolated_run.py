@@ -192,7 +192,7 @@ class IsolatedRun(WorkloadRun):
         readings = []
         for number, check in enumerate(self._checks()):
             limit_s = self.plan.compile_limit_s if number == 0 else LIMIT_S
-            seed = self.session.rng.randrange(2**31)
+            seed = self.session.fresh_seed()
             reading, took_s = self.session.verify(arm.name, limit_s, seed, check.distribution, check.thorough)
             readings.append(reading)
             if number == 0:
@@ -252,7 +252,7 @@ class IsolatedRun(WorkloadRun):
     def _first(self, name: str) -> None:
         """Calls the kernel of a cell for the first time, or the first time that its outputs are looked at."""
         self.session.turn = name
-        self.session.verify(name, self.plan.compile_limit_s, self.session.rng.randrange(2**31))
+        self.session.verify(name, self.plan.compile_limit_s, self.session.fresh_seed())
 
     def _rounds(self, alive: list[Arm]) -> Reading:
         session, telemetry = self.session, self.context.telemetry
@@ -287,12 +287,13 @@ class IsolatedRun(WorkloadRun):
             self.context.progress.step(self.workload, kernel_of(name), text)
 
     def _recheck(self, alive: list[Arm], reading: Reading) -> None:
-        """Judges the outputs of timed calls, those of further calls on other distributions, and the length of batches."""
-        again = [(kind, self.session.rng.randrange(2**31)) for kind in drawn_again(self._checks())]
+        """Judges the outputs of timed calls, those of further batches on other distributions, and the length of batches."""
+        again = [(kind, self.session.fresh_seed()) for kind in drawn_again(self._checks())]
         for arm in alive:
             slot = self.session.slots[arm.name]
             self.session.turn = arm.name
-            others = [self.session.verify(arm.name, LIMIT_S, seed, kind)[0] for kind, seed in again]
+            calls = reading.calls[arm.name]
+            others = [self.session.batch_on(arm.name, calls, seed, kind) for kind, seed in again]
             verdict = self._judge(arm.name, [*slot.readings, *others], slot.flags)
             arm.correctness["timed_calls_checked"] = len(slot.readings)
             self._say_own_check(arm, slot)
@@ -300,7 +301,7 @@ class IsolatedRun(WorkloadRun):
             if verdict["correct"] is False:
                 arm.correctness |= {"correct": False, "why": f"in timed calls: {verdict['why']}"}
                 arm.fail(Status.INCORRECT, f"correct when checked alone, wrong when timed: {verdict['why']}")
-            self.batches[arm.name] = slot.batches(reading.calls[arm.name])
+            self.batches[arm.name] = slot.batches(calls)
 
     # --- the baseline beside the others, and alone ------------------------------------------------------------------------
 

@@ -5,10 +5,7 @@ It answers the commands of rounds.Paired: a block is one batch of the arm's cell
 
 from __future__ import annotations
 
-import fcntl
 import os
-import random
-import secrets
 import time
 from collections.abc import Callable
 from statistics import median
@@ -16,11 +13,12 @@ from typing import Any
 
 from kernels.catalog import get_kernel
 from kernels.contract.events import Phase
-from kernels.contract.isolation import MOST_CALLS, Armed, Attached, Called, Judged, Opened, Output, Segments, Taken
+from kernels.contract.isolation import MOST_CALLS, Armed, Attached, Batch, Judged, Opened, Output, Segments, Taken
 from kernels.contract.replies import Fault, Nothing, Prepared, TimedBlock
 from kernels.host.containment import why_refused
 from kernels.host.device import Device
 from kernels.operations.base import Distribution
+from kernels.parent import set_files
 from kernels.parent.batches import LEAST_CALLS, estimated, lengths
 from kernels.parent.capturing import Capturing
 from kernels.parent.cell_process import Cell, ProblemCell, Suspect, Trusted
@@ -28,7 +26,8 @@ from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.drive import kernel_of
 from kernels.parent.idleness import Idleness
 from kernels.parent.problem_session import DRAW_S, ProblemFailed, ProblemSession
-from kernels.parent.slot import Slot, outputs_of, overlap
+from kernels.parent.seeds import Draws, secret
+from kernels.parent.slot import Slot, outputs_of, overlap, wrong_device
 from kernels.parent.stopwatch import Stopwatch
 from kernels.submission import is_submitted
 from kernels.workload import Workload
@@ -46,10 +45,6 @@ LONGER, KNOWN = {"cpu": 1.03, "cuda": 1.015}, 3
 """A batch that is longer by this factor than the median of so many or more before it, of its arm, is taken once more: a host
 may take the processor away for milliseconds (docs/instrument.md#isolated)."""
 LIMIT_S = 120.0
-SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-"""A cell cannot take the memory of its input sets away while others use it."""
-FIRST_FILE = 256
-"""Files of input sets have at least this number: a forked process has no other of such a number."""
 
 
 class IsolatedSession:
@@ -72,8 +67,8 @@ class IsolatedSession:
         self.independent = independent
         self.rest = rest if device.kind == "cuda" else 0.0
         self.batch_ns, self.rest_s = lengths(device.kind, rest, quick)
-        self.seed = secrets.randbits(48)
-        self.rng = random.Random(self.seed)
+        self.seed = secret()
+        self.rng = Draws(str(self.seed))
         self.slots: dict[str, Slot] = {}
         self.turn = ""
         self.graphs = False
@@ -111,7 +106,7 @@ class IsolatedSession:
         try:
             cell, memory = self._spawn(kind=ProblemCell)
             self.source = source = ProblemSession(cell, memory, self.trusted, self.workload)
-            self.brought = source.describe(self._seed(), self._seed())
+            self.brought = source.describe(self.fresh_seed(), self.fresh_seed())
             sizes = source.opened(self.brought)
             self._open(sizes, cells)
             if why := source.attach(self.room, *self._shared(memory, sizes.answer_bytes)):
@@ -120,14 +115,15 @@ class IsolatedSession:
                 self._give_up_users(why)
                 source.close()
                 return self._bring(cells)
-            self.room = max(VERIFY_CALLS, min(self.room, int(DRAW_S / source.draw_s(self._seed(), self.room))))
+            self.room = max(VERIFY_CALLS, min(self.room, int(DRAW_S / source.draw_s(self.fresh_seed(), self.room))))
             if sizes.few:
-                source.pool(self._seed(), self.room)
+                source.pool(self.fresh_seed(), self.room)
         except ProblemFailed as error:
             self.why_no_problem = str(error)
 
-    def _seed(self) -> int:
-        return self.rng.randrange(2**31)
+    def fresh_seed(self) -> int:
+        """A seed of inputs. Of a problem that came with its kernels it is small: its code may give it to any generator."""
+        return self.rng.randrange(2**31) if self.workload.problem.brought else self.rng.of_inputs()
 
     def _open(self, sizes: Opened, cells: int) -> None:
         self.set_bytes = sizes.set_bytes
@@ -140,22 +136,14 @@ class IsolatedSession:
     # --- cells --------------------------------------------------------------------------------------------------------
 
     def _spawn(self, environment: dict[str, str] | None = None, kind: type[Cell] = Cell) -> tuple[Cell, int | None]:
-        memory = None
-        if self.device.kind == "cpu":
-            made = os.memfd_create("input-sets", os.MFD_ALLOW_SEALING | os.MFD_CLOEXEC)
-            memory = fcntl.fcntl(made, fcntl.F_DUPFD_CLOEXEC, FIRST_FILE)
-            os.close(made)
+        memory = set_files.new_file() if self.device.kind == "cpu" else None
         made_cell = kind(self.device, self.should_stop, memory, not self.why_same_user, environment, self.independent)
         return made_cell, memory
 
     def _shared(self, memory: int | None, more: int = 0) -> tuple[str, str]:
         """Makes the file of a process's input sets as large as they are, and this much more: its path for the trusted process,
         and for its own. Empty on a GPU."""
-        if memory is None:
-            return "", ""
-        os.ftruncate(memory, self.room * self.set_bytes + more)
-        fcntl.fcntl(memory, fcntl.F_ADD_SEALS, SEALS)
-        return f"/proc/{os.getpid()}/fd/{memory}", f"/proc/self/fd/{memory}"
+        return ("", "") if memory is None else set_files.sized(memory, self.room * self.set_bytes + more)
 
     def _give_up_users(self, why: str) -> None:
         """The next cells have the user of this process."""
@@ -216,17 +204,19 @@ class IsolatedSession:
     def verify(
         self, slot: str, limit_s: float, seed: int, distribution: Distribution = "normal", thorough: bool = False
     ) -> tuple[dict[str, Any], float]:
-        """Two calls on fresh inputs: the reading of one of them, and the time of both (s)."""
+        """Two calls on fresh inputs: the reading of one of them, and the time of both (s). Their input sets are drawn by chance,
+        so that no set is known to be of timed calls only."""
         mine = self.slots[slot]
         mine.captured = 0
+        first = self.rng.randrange(self.room - VERIFY_CALLS + 1)
         asked: dict[str, Any] = {"cell": slot, "seed": seed, "distribution": distribution}
         with self.during("inputs"):
-            self._write(LIMIT_S, calls=VERIFY_CALLS, **asked)
+            self._write(LIMIT_S, calls=VERIFY_CALLS, first=first, **asked)
         begin = time.monotonic()
         with self.during("first call"):
-            called: Called = mine.cell.call("run", limit_s, calls=VERIFY_CALLS)
+            called = mine.cell.call("run", limit_s, calls=VERIFY_CALLS, first=first)
         took_s = time.monotonic() - begin
-        if why := called.wrong_kind or self._wrong_device(called):
+        if why := called.wrong_kind or wrong_device(called, self.device.kind):
             return {"wrong_kind": why}, took_s
         if len(called.outputs) != VERIFY_CALLS or len({len(outputs) for outputs in called.outputs}) != 1:
             raise Suspect(f"its {VERIFY_CALLS} calls did not return the same number of outputs")
@@ -237,14 +227,14 @@ class IsolatedSession:
         mine.shared |= overlap(addresses, mine.layout)
         self._take(slot, [mine.layout])
         with self.during("check"):
-            judged = self._judge(mine, LIMIT_S, indices=[chosen], thorough=thorough, **asked)
+            judged = self._judge(mine, LIMIT_S, indices=[first + chosen], thorough=thorough, **asked)
         mine.inputs_changed |= judged.inputs_changed
         return judged.readings[0], took_s
 
     def warm(self, slot: str) -> None:
         """Lets a cell make its first calls while others are used: they load libraries. `warmed` waits for them."""
         with self.during("inputs"):
-            self._write(LIMIT_S, calls=VERIFY_CALLS, cell=slot, seed=self._seed(), distribution="normal")
+            self._write(LIMIT_S, calls=VERIFY_CALLS, cell=slot, seed=self.fresh_seed(), distribution="normal")
         self.slots[slot].cell.ask("run", calls=VERIFY_CALLS)
 
     def warmed(self, slot: str, limit_s: float) -> bool:
@@ -257,11 +247,11 @@ class IsolatedSession:
             return False
         return True
 
-    def _write(self, limit_s: float, seed: int, calls: int, **more: Any) -> None:
-        """Fresh values for the first input sets of a cell."""
+    def _write(self, limit_s: float, seed: int, calls: int, first: int = 0, **more: Any) -> None:
+        """Fresh values for some input sets of a cell. first: of them."""
         if self.source:
-            self.source.draw(seed, calls)
-        self.trusted.call("write", limit_s, seed=seed, calls=calls, **more)
+            self.source.draw(seed, calls, first)
+        self.trusted.call("write", limit_s, seed=seed, calls=calls, first=first, **more)
 
     def _judge(self, mine: Slot, limit_s: float, indices: list[int], **more: Any) -> Judged:
         """Compares the taken outputs of these calls with their correct values; and asks the problem's own check."""
@@ -271,12 +261,6 @@ class IsolatedSession:
         if self.source:
             mine.refused = mine.refused or self.source.refuses(indices)
         return judged
-
-    def _wrong_device(self, called: Called) -> str:
-        for one in (one for outputs in called.outputs for one in outputs):
-            if one.device != self.device.kind:
-                return f"returned a tensor on {one.device}, not on {self.device.kind}"
-        return ""
 
     def reach(self, slot: str) -> None:
         """Opens the device memory of a cell's outputs."""
@@ -307,34 +291,10 @@ class IsolatedSession:
     ) -> int:
         """One batch on fresh inputs: its length (ns). The outputs of its last call, and of others that are chosen afterwards,
         are copied; and checked, but where nothing that is said rests on the batch: no cell knows where."""
-        mine, seed = self.slots[slot], self.rng.randrange(2**31)
-        if self.graphs:
-            self.capturing.before(slot, calls, limit_s)
-
-        def between(armed: Armed) -> None:
-            with self.during("fresh inputs"):
-                self.idleness.must_be()
-                self._write(limit_s, cell=slot, seed=seed, calls=calls)
-            if phase != "estimate":
-                with self.during("rests"):
-                    time.sleep(self.rest_s)
-
-        with self.during(phase):
-            done, wall_ns, ended = mine.cell.batch(calls, limit_s, between)
-        if len(done.addresses) != calls * len(mine.layout):
-            raise Suspect(f"{len(done.addresses)} outputs after {calls} calls")
-        if not self.graphs:
-            self.reach(slot)
-        chosen = [calls - 1, *self.rng.sample(range(calls - 1), min(CHOSEN, calls - 1))]
-        claims = [outputs_of(mine.layout, done.addresses, index) for index in chosen]
-        if self.device.kind == "cpu":
-            mine.delays_ns.append(mine.cell.freeze() - ended)
-            self._take(slot, claims)
-        else:
-            self._take(slot, claims)
-            mine.delays_ns.append(time.monotonic_ns() - ended)
-            mine.cell.freeze()
-        mine.shared |= overlap(done.addresses, mine.layout)
+        mine, seed = self.slots[slot], self.fresh_seed()
+        others = min(CHOSEN, calls - 1)
+        choose = lambda: [calls - 1, *self.rng.sample(range(calls - 1), others)]  # noqa: E731
+        done, wall_ns, chosen = self._batch(slot, calls, limit_s, phase, seed, choose)
         if is_judged:
             with self.during("check after"):
                 judged = self._judge(mine, limit_s, cell=slot, seed=seed, indices=chosen)
@@ -345,6 +305,60 @@ class IsolatedSession:
         self.idleness.must_be()
         mine.cell.must_have_rested()
         return wall_ns
+
+    def batch_on(self, slot: str, calls: int, seed: int, distribution: Distribution) -> dict[str, Any]:
+        """The reading of a call in one more batch, on another distribution. To the cell it is a batch like those that are timed:
+        it cannot be right only when it is checked."""
+        mine, choose = self.slots[slot], lambda: [self.rng.randrange(calls)]
+        *_, chosen = self._batch(slot, calls, LIMIT_S, "rounds", seed, choose, distribution)
+        with self.during("check after"):
+            judged = self._judge(mine, LIMIT_S, cell=slot, seed=seed, indices=chosen, distribution=distribution)
+        mine.inputs_changed |= judged.inputs_changed
+        self.idleness.must_be()
+        mine.cell.must_have_rested()
+        return judged.readings[0]
+
+    def _batch(
+        self,
+        slot: str,
+        calls: int,
+        limit_s: float,
+        phase: Phase,
+        seed: int,
+        choose: Callable[[], list[int]],
+        distribution: Distribution = "normal",
+    ) -> tuple[Batch, int, list[int]]:
+        """One batch: (what the cell says of it, its length in ns, the calls whose outputs were copied). choose: these, when it
+        has ended."""
+        mine = self.slots[slot]
+        if self.graphs:
+            self.capturing.before(slot, calls, limit_s)
+
+        def between(armed: Armed) -> None:
+            with self.during("fresh inputs"):
+                self.idleness.must_be()
+                self._write(limit_s, cell=slot, seed=seed, calls=calls, distribution=distribution)
+            if phase != "estimate":
+                with self.during("rests"):
+                    time.sleep(self.rest_s)
+
+        with self.during(phase):
+            done, wall_ns, ended = mine.cell.batch(calls, limit_s, between)
+        if len(done.addresses) != calls * len(mine.layout):
+            raise Suspect(f"{len(done.addresses)} outputs after {calls} calls")
+        if not self.graphs:
+            self.reach(slot)
+        chosen = choose()
+        claims = [outputs_of(mine.layout, done.addresses, index) for index in chosen]
+        if self.device.kind == "cpu":
+            mine.delays_ns.append(mine.cell.freeze() - ended)
+            self._take(slot, claims)
+        else:
+            self._take(slot, claims)
+            mine.delays_ns.append(time.monotonic_ns() - ended)
+            mine.cell.freeze()
+        mine.shared |= overlap(done.addresses, mine.layout)
+        return done, wall_ns, chosen
 
     def empty_batches(self, slot: str, count: int) -> list[int]:
         """Lengths of batches without calls (ns): what the host adds to every batch. Of graphs: of one addition."""

@@ -76,8 +76,8 @@ class ProblemSession:
         self.draw(seed, count)
         return (time.monotonic() - begin) / count
 
-    def draw(self, seed: int, calls: int) -> None:
-        self._ask("draw", seed=seed, calls=calls)
+    def draw(self, seed: int, calls: int, first: int = 0) -> None:
+        self._ask("draw", seed=seed, calls=calls, first=first)
 
     def expect(self, indices: list[int]) -> None:
         """Gives the trusted process what these input sets should give."""

@@ -58,7 +58,7 @@ def outcomes(
 def _check(arm: Arm, session: IsolatedSession, limit_s: float) -> None:
     try:
         slot = session.start(arm.name)
-        reading, _ = session.verify(arm.name, limit_s, session.rng.randrange(2**31), thorough=True)
+        reading, _ = session.verify(arm.name, limit_s, session.fresh_seed(), thorough=True)
         assert session.source
         arm.judged(_judged(reading, session.source.described.parts, session.workload.dtype, slot))
     except (CommandFailed, ChildDied, ChildTimedOut) as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from kernels.contract.isolation import Batches, Output
+from kernels.contract.isolation import Batches, Called, Output
 from kernels.parent.cell_process import Cell
 
 CAPTURE_EVERY = 4
@@ -74,6 +74,14 @@ def outputs_of(layout: list[Output], addresses: list[int], call: int) -> list[Ou
     """Where the outputs of a call lie."""
     first = call * len(layout)
     return [one.model_copy(update={"address": addresses[first + number]}) for number, one in enumerate(layout)]
+
+
+def wrong_device(called: Called, kind: str) -> str:
+    """What is wrong with the device of a cell's outputs; empty if nothing is."""
+    for one in (one for outputs in called.outputs for one in outputs):
+        if one.device != kind:
+            return f"returned a tensor on {one.device}, not on {kind}"
+    return ""
 
 
 def overlap(addresses: list[int], layout: list[Output]) -> bool:

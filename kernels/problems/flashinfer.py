@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import base64
+import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,12 @@ class Reference:
         file: str = "",
         custom: Callable[..., Mapping[str, Any]] | None = None,
         lengths: dict[str, dict[str, float]] | None = None,
+        names: Sequence[str] = (),
     ) -> None:
         """cases: inputs of its workloads, by name. file: in the folder of the tensors that workloads give. custom: makes inputs
-        from axes and numbers, and a device; lengths: these, by the names of workloads."""
+        from axes and numbers, and a device; lengths: these, by the names of workloads. names: of the outputs, where run returns
+        them by name."""
+        run = in_order(run, names)
         self.run, self.said, self.device = run, inputs, device
         self.cases, self.folder = cases or {}, Path(file).parent
         self.given: dict[str, torch.Tensor] = {}
@@ -97,15 +101,33 @@ class Reference:
         return self.run
 
 
+def in_order(run: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
+    """A function that returns its outputs by name, such as {"output": ..., "lse": ...}: it returns them in this order."""
+    if not names:
+        return run
+
+    @functools.wraps(run)
+    def ordered(*given: Any, **more: Any) -> Any:
+        out = run(*given, **more)
+        if not isinstance(out, dict) or out.keys() != set(names):
+            return out
+        return tuple(out[name] for name in names) if len(names) > 1 else out[names[0]]
+
+    return ordered
+
+
 def solution(
     run: Callable[..., Any],
     inputs: int | list[Tensor],
     outputs: list[Tensor],
     device: str,
     expressions: Mapping[str, str] | None = None,
+    names: Sequence[str] = (),
 ) -> Callable[..., Any]:
     """A solution; one that writes into its last arguments gets new outputs there, within the call. inputs: their number; or
-    themselves, whose shapes name the axes that workloads give. expressions: of axes that follow from these."""
+    themselves, whose shapes name the axes that workloads give. expressions: of axes that follow from these. names: as in
+    Reference."""
+    run = in_order(run, names)
     count = inputs if isinstance(inputs, int) else len(inputs)
     if len(inspect.signature(run).parameters) != count + len(outputs):
         return run

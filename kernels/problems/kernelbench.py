@@ -52,8 +52,25 @@ class Reference:
     def exact(self, dtype: torch.dtype) -> Callable[..., Any]:
         """The same with weights of another dtype."""
         if dtype not in self._exact:
-            self._exact[dtype] = copy.deepcopy(self.model).to(dtype)
+            self._exact[dtype] = converted(self.model, dtype)
         return self._exact[dtype]
+
+
+def converted(model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
+    """A copy with another dtype: also of tensors that are no parameter and no buffer, such as the first state of an LSTM,
+    which `to` leaves as they are."""
+
+    def in_dtype(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return value.to(dtype) if value.is_floating_point() else value
+        return type(value)(map(in_dtype, value)) if type(value) in (list, tuple) else value
+
+    copied = copy.deepcopy(model).to(dtype)
+    for module in copied.modules():
+        for name, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor) or type(value) in (list, tuple):
+                vars(module)[name] = in_dtype(value)
+    return copied
 
 
 def reference(file: Namespace, seed: int, device: str) -> Reference:

@@ -273,6 +273,26 @@ def test_a_function_or_an_axis_that_cannot_be_used_is_said(files, why):
         pair_in(files)
 
 
+@pytest.mark.parametrize(
+    ("names", "out", "found"),
+    [
+        (["a", "b"], {"b": 2, "a": 1}, (1, 2)),
+        (["a"], {"a": 1}, 1),
+        ([], {"a": 1}, {"a": 1}),
+        (["a", "b"], {"a": 1}, {"a": 1}),
+        (["a", "b"], (1, 2), (1, 2)),
+    ],
+)
+def test_outputs_by_name_come_in_the_order_of_the_definition(names, out, found):
+    assert flashinfer.in_order(lambda: out, names)() == found
+
+
+def test_a_solution_that_returns_names_is_declared_with_them():
+    by_name = "def run(table, index, shift, scale):\n    return {'out': table[index] * scale + shift[:, None]}\n"
+    problem, kernel = submissions_of(gather(workload(9, 5), content=by_name))
+    assert "names=['out']" in kernel.files["main.py"] and "names=" not in problem.files["definition.py"]
+
+
 def test_a_language_that_is_python_needs_no_compiler():
     _, kernel = submissions_of(as_sol(gather(workload(9, 5)), ("cute_dsl",)))
     assert [*kernel.files] == ["main.py"]

@@ -54,6 +54,27 @@ def session():
     made.close()
 
 
+def test_checks_use_input_sets_drawn_by_chance_and_seeds_of_64_bits(session, monkeypatch):
+    """No set may be known to be of timed calls only, and no seed may be found by trying all of them."""
+    cell, asked = session.slots["eager"].cell, []
+    call = cell.call
+    monkeypatch.setattr(cell, "call", lambda do, *a, **more: (asked.append((do, more)), call(do, *a, **more))[1])
+    seeds = [session.fresh_seed() for _ in range(16)]
+    for seed in seeds:
+        assert session.verify("eager", 60.0, seed)[0]["frobenius"] < 1e-5
+    firsts = {more["first"] for do, more in asked if do == "run"}
+    assert len(firsts) > 4 and max(firsts) > 2 and max(firsts) + 2 <= session.room
+    assert max(seeds) > 2**48
+
+
+def test_a_batch_on_another_distribution_is_checked_and_not_timed(session):
+    slot = session.slots["eager"]
+    session.verify("eager", 60.0, 7)
+    before = (len(slot.walls_ns), len(slot.readings))
+    reading = session.batch_on("eager", 4, session.fresh_seed(), "large")
+    assert reading["frobenius"] < 1e-5 and (len(slot.walls_ns), len(slot.readings)) == before
+
+
 def test_a_second_cell_makes_its_first_calls_while_the_first_one_is_checked(session):
     session.start("eager" + AA)
     session.warm("eager" + AA)

@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import random
 import sys
 import time
 from types import SimpleNamespace
@@ -30,7 +29,9 @@ from kernels.parent.idleness import Idleness
 from kernels.parent.isolated_session import VERIFY_CALLS, IsolatedSession, Slot
 from kernels.parent.log import Log
 from kernels.parent.results import json_safe
+from kernels.parent.seeds import Draws
 from kernels.parent.stopwatch import Stopwatch
+from kernels.workload import Workload
 
 BLAMED = (CommandFailed, ChildDied, ChildTimedOut)
 """What isolated_run.py makes a result of the kernel of. Cancelled would end the run."""
@@ -202,10 +203,11 @@ class Judge:
 
 def session_with(*answers):
     made = IsolatedSession.__new__(IsolatedSession)
-    made.source = None
+    made.source, made.room = None, VERIFY_CALLS
+    made.workload = Workload(operation="layer_norm", dtype="float32", sizes={"rows": 2, "cols": 4})
     made.device, made.rng, made.graphs, made.rest, made.turn = (
         find_device("cpu"),
-        random.Random(1),
+        Draws("1"),
         False,
         0.0,
         "hostile",

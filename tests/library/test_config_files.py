@@ -1,6 +1,7 @@
 """Configs as YAML: what a file may say, and what an error in it says."""
 
 import json
+import re
 
 import pytest
 
@@ -72,6 +73,20 @@ def test_a_config_that_does_not_exist_is_answered_with_those_that_do(name):
 def test_a_kernel_that_no_file_declares_is_refused():
     with pytest.raises(UnknownName, match="there is no kernel 'attention/sorted'"):
         check_kernels(Config(name="one", operation="attention", kernels=["sorted"], workloads=[SHAPE]))
+
+
+def test_a_kernel_path_without_a_folder_of_the_operation_is_named(tmp_path, monkeypatch):
+    (tmp_path / "sorted.py").write_text("")
+    monkeypatch.setenv("KERNEL_PATH", str(tmp_path))
+    said = f"KERNEL_PATH names {tmp_path}, which has no folder attention"
+    with pytest.raises(UnknownName, match=re.escape(said)):
+        check_kernels(Config(name="one", operation="attention", kernels=["sorted"], workloads=[SHAPE]))
+
+
+def test_a_file_whose_name_cannot_be_that_of_a_config_is_told_so(tmp_path):
+    (tmp_path / "My-config.yaml").write_text("operation: swish\nkernels: [eager]\nworkloads: [{rows: 8, cols: 8}]\n")
+    with pytest.raises(ConfigError, match="its file is named My-config; a config's name has small letters"):
+        load_config(str(tmp_path / "My-config.yaml"))
 
 
 # --- several operations -----------------------------------------------------------------------------------------------

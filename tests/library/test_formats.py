@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kernels.cli.main import main
-from kernels.cli.trying import attempt, tally
+from kernels.cli.trying import NOT_STARTED, _line, attempt, tally
 from kernels.formats import bare
 from kernels.formats.found import (
     BARE,
@@ -267,6 +267,56 @@ def test_kernels_that_kernelbench_wrote_find_their_problems(tmp_path):
     assert found["model_new_ex.py"].problem.endswith("prompts/model_ex.py")
     assert found["model_new_ex_b_triton.py"].problem.endswith("prompts/model_ex_b.py")
     assert "no file with Model and get_inputs" in found["level_3_problem_1_sample_0_kernel.py"].why_not
+
+
+LSTM = """
+import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = [torch.randn(1, 3, 8)]
+        self.c0 = torch.randn(1, 3, 8)
+        self.lstm = torch.nn.LSTM(5, 8, batch_first=True)
+
+    def forward(self, x):
+        return self.lstm(x, (self.first[0], self.c0))[0][:, -1]
+
+
+class ModelNew(Model):
+    pass
+
+
+def get_inputs():
+    return [torch.randn(3, 6, 5)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_model_with_tensors_that_are_no_buffers_is_judged(tmp_path):
+    """Only weights were converted to float64: no LSTM with a first state of its own could be judged."""
+    (tmp_path / "lstm.py").write_text(LSTM)
+    (found,) = Folder(tmp_path).kernels()
+    answer = tried(found, 100)
+    assert (answer["ran"], answer["right"], answer["why"]) == (True, True, "")
+
+
+def test_a_problem_that_cannot_judge_is_no_fault_of_the_kernel(tmp_path, capsys):
+    only_float = LSTM.replace("def forward(self, x):\n", "def forward(self, x):\n        x = x.float()\n", 1)
+    (tmp_path / "lstm.py").write_text(only_float)
+    assert main(["try", str(tmp_path), "--device", "cpu"]) == 1
+    assert capsys.readouterr().out.startswith(
+        "not judged  lstm.py  (KernelBench: ModelNew)  its problem cannot be used here:"
+    )
+
+
+def test_a_kernel_that_was_not_tried_is_not_said_to_be_not_loaded(tmp_path):
+    found = Found(KERNELBENCH, "a.py", "ModelNew")
+    assert _line(tmp_path, found, NOT_STARTED).startswith("not tried")
 
 
 BFLOAT16 = """

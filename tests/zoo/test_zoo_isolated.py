@@ -63,6 +63,13 @@ def test_other_distributions_are_checked_again_after_the_timed_calls():
     assert row["status"] == "incorrect" and "correct when checked alone, wrong when timed" in row["why"]
 
 
+@pytest.mark.parametrize("kernel", ["knows-the-sets-of-checks", "knows-the-command"])
+def test_no_check_is_known_by_its_input_sets_or_its_command(kernel):
+    """Checks had two sets of their own and a command of their own: a kernel that knew them passed."""
+    row = measured(kernel, plan={"verify_seeds": len(Attention.checked_with)})[kernel]
+    assert row["status"] == "incorrect", (row["why"], row["verdict"])
+
+
 def test_nothing_is_left_where_the_product_runs(found, left):
     import kernels
 
