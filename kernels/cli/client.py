@@ -255,14 +255,14 @@ def watch(site: Site, number: int) -> int:
 
 def followed(site: Site, number: int, until: float = math.inf) -> dict[str, Any]:
     """Prints what a run does, until it has ended. Raises TimeoutError at the time `until` of time.monotonic()."""
-    etag, line = "", ProgressLine()
+    etag, line, last = "", ProgressLine(), None
     try:
         while time.monotonic() < until:
-            run, etag = site.patiently(f"/api/runs/{number}/progress", etag=etag)
-            if run:
-                line.show(run)
-                if run["final"]:
-                    return dict(run)
+            news, etag = site.patiently(f"/api/runs/{number}/progress", etag=etag)
+            if last := news or last:
+                line.show(last)
+                if last["final"]:
+                    return dict(last)
             time.sleep(POLL_S)
     finally:
         line.end()
@@ -287,8 +287,9 @@ class ProgressLine:
             print(f"\r\033[K{now[: shutil.get_terminal_size().columns - 1]}", end="", flush=True)
         elif step != self.step or time.monotonic() - self.said_at >= SELDOM_S:
             print(now, flush=True)
-            self.said_at = time.monotonic()
-        self.shown, self.step = now, step
+        else:
+            return  # it is due later, unless something else is by then
+        self.shown, self.step, self.said_at = now, step, time.monotonic()
 
     def end(self) -> None:
         if self.is_live and self.shown:

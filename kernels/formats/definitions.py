@@ -50,8 +50,10 @@ class Definition:
                 known[axis] = length_of(said, known)
             except KeyError:  # of an axis that is open
                 continue
-            except (ArithmeticError, SyntaxError, TypeError, ValueError, RecursionError) as error:
-                raise Unreadable(f"the axis {axis} of {self.name}, {said[:60]!r}, has no length: {error}") from None
+            except (ArithmeticError, MemoryError, RecursionError, SyntaxError, TypeError, ValueError) as error:
+                raise Unreadable(
+                    f"the axis {axis} of {self.name}, {said[:60]!r}, has no length: {error or 'too long'}"
+                ) from None
         return known
 
     def arrays(self, of: dict[str, Array], lengths: dict[str, int]) -> list[Array]:

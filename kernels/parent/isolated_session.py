@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -292,9 +293,7 @@ class IsolatedSession:
         """One batch on fresh inputs: its length (ns). The outputs of its last call, and of others that are chosen afterwards,
         are copied; and checked, but where nothing that is said rests on the batch: no cell knows where."""
         mine, seed = self.slots[slot], self.fresh_seed()
-        others = min(CHOSEN, calls - 1)
-        choose = lambda: [calls - 1, *self.rng.sample(range(calls - 1), others)]  # noqa: E731
-        done, wall_ns, chosen = self._batch(slot, calls, limit_s, phase, seed, choose)
+        done, wall_ns, chosen = self._batch(slot, calls, limit_s, phase, seed, partial(self._last_and_others, calls))
         if is_judged:
             with self.during("check after"):
                 judged = self._judge(mine, limit_s, cell=slot, seed=seed, indices=chosen)
@@ -306,11 +305,16 @@ class IsolatedSession:
         mine.cell.must_have_rested()
         return wall_ns
 
+    def _last_and_others(self, calls: int) -> list[int]:
+        return [calls - 1, *self.rng.sample(range(calls - 1), min(CHOSEN, calls - 1))]
+
     def batch_on(self, slot: str, calls: int, seed: int, distribution: Distribution) -> dict[str, Any]:
         """The reading of a call in one more batch, on another distribution. To the cell it is a batch like those that are timed:
         it cannot be right only when it is checked."""
-        mine, choose = self.slots[slot], lambda: [self.rng.randrange(calls)]
-        *_, chosen = self._batch(slot, calls, LIMIT_S, "rounds", seed, choose, distribution)
+        mine = self.slots[slot]
+        *_, chosen = self._batch(
+            slot, calls, LIMIT_S, "rounds", seed, lambda: [self.rng.randrange(calls)], distribution
+        )
         with self.during("check after"):
             judged = self._judge(mine, LIMIT_S, cell=slot, seed=seed, indices=chosen, distribution=distribution)
         mine.inputs_changed |= judged.inputs_changed

@@ -21,6 +21,7 @@ from kernels.dtypes import DTYPE_SHORT
 from kernels.needs import as_text
 from kernels.report.cells import listed
 from kernels.report.summary import headline, sentence
+from kernels.submission import is_submitted
 from runs.charts.sparkline import sparkline
 from runs.models import Environment, Gpu, Kernel, Run, Submission
 from runs.queries import changed, history, measurements, point_rows, tallies
@@ -68,10 +69,16 @@ def _known() -> list[dict[str, Any]]:
         place = (known.operation, known.name)
         rows[place] = rows.get(place, _row(*place, known.backend, "")) | counted
     baselines = {name: operation.baseline for name, operation in operations().items()}
-    own = {(one.operation, one.name): one.doc for one in catalog.kernels()}
+    docs = {(one.operation, one.name): one.doc for one in catalog.kernels()}
+    if any(is_submitted(name) for _, name in rows):
+        docs |= {
+            (one.operation, one.kernel): one.doc
+            for one in Submission.objects.only("operation", "name", "sha256", "doc")
+        }
     for place, row in rows.items():
-        row["doc"] = row["doc"] or own.get(place, "")
-        row["here"] = _here(whys[place]) if place in whys else NOWHERE
+        row["doc"] = row["doc"] or docs.get(place, "")
+        is_nowhere = place not in whys and not is_submitted(row["name"])  # a submission travels to any device
+        row["here"] = NOWHERE if is_nowhere else _here(whys.get(place, []))
         row["baseline"] = row["name"] == baselines.get(row["operation"])
     return sorted(rows.values(), key=lambda row: (row["operation"], not row["baseline"], row["name"]))
 

@@ -266,6 +266,7 @@ def test_what_that_function_makes_is_what_the_definition_says(makes, why):
         (dispatch(axes=DISPATCH["axes"] | {"pairs": {"type": "expr", "expression": "t / 0"}}), "'t / 0', has no length"),
         (dispatch(axes=DISPATCH["axes"] | {"pairs": {"type": "expr", "expression": "t / 5"}}), "has no length: it is 4.8"),
         (dispatch(axes=DISPATCH["axes"] | {"pairs": {"type": "expr", "expression": "9 ** 9 ** 9"}}), "has no length"),
+        (dispatch(axes=DISPATCH["axes"] | {"pairs": {"type": "expr", "expression": "-" * 20_000 + "t"}}), "has no length"),
     ],
 )  # fmt: skip
 def test_a_function_or_an_axis_that_cannot_be_used_is_said(files, why):

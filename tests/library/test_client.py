@@ -78,6 +78,16 @@ def test_progress_is_one_line_on_a_terminal_and_few_lines_in_a_log(monkeypatch, 
         assert said.splitlines()[-1].startswith("done, 2 of 2") and 6 <= len(said.splitlines()) <= 12, said
 
 
+def test_what_a_log_left_out_is_said_later_although_nothing_is_new(monkeypatch, capsys):
+    """A long step after a quick one: the log would name the quick one until the long one ends."""
+    seconds = iter(range(1000))
+    monkeypatch.setattr(client.time, "monotonic", lambda: next(seconds))
+    line = client.ProgressLine()
+    for run in [*rounds(at=[0]), *[rounds(at=[1])[0]] * 12]:
+        line.show(run)
+    assert [said.split()[-1] for said in capsys.readouterr().out.splitlines()] == ["0", "1"]
+
+
 def test_a_token_is_given_to_the_site_that_it_is_of(home, server):
     client.keep("http://other.example", "bench_other")
     assert client.main(["runs", "list", "--site", server.url]) == client.NO_TOKEN

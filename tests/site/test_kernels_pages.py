@@ -14,7 +14,7 @@ from django.urls import reverse
 from many import many
 
 from kernels.catalog import declared
-from runs.models import Gpu, Kernel, Newest, Result, Run
+from runs.models import Gpu, Kernel, Newest, Result, Run, Submission
 from runs.queries import history, measurements, point_rows, tallies
 from runs.views import history as history_page
 from runs.views import kernels as kernels_page
@@ -100,6 +100,13 @@ def test_what_is_wrong_or_not_paired_is_listed_and_not_drawn(measured):
     assert [point.run for point, _ in one.drawn] == [third.pk]
 
 
+SUBMITTED = """from kernels.catalog import kernel
+
+@kernel("attention", backend="pytorch")
+def mine(q, k, v, *, causal, scale):
+    "In one line."
+"""
+
 # --- the pages --------------------------------------------------------------------------------------------------------
 
 
@@ -141,6 +148,14 @@ def test_what_no_device_has_now_still_says_what_it_is(owner, measured):
     rows = {(row["operation"], row["name"]): row for row in json.loads(page_of(owner, "kernels_json"))["kernels"]}
     flash = rows["attention", "triton-flash"]
     assert flash["doc"].startswith("Flash attention") and flash["here"] == "not available on any device now"
+
+
+def test_a_submission_is_available_wherever_submissions_run(owner, measured):
+    measured(count=1)
+    one, _ = Submission.objects.store({"a.py": SUBMITTED})
+    Kernel.objects.filter(name="triton-flash").update(name=one.kernel)
+    rows = {(row["operation"], row["name"]): row for row in json.loads(page_of(owner, "kernels_json"))["kernels"]}
+    assert (rows["attention", one.kernel]["doc"], rows["attention", one.kernel]["here"]) == ("In one line.", "")
 
 
 def test_the_last_check_is_the_worst_of_the_last_run(owner, measured):

@@ -137,7 +137,7 @@ def test_the_interval_is_that_of_all_comparisons(owner, measured):
     thorough(measured(count=1))
     alone = places()[0].record.best.ratio
     thorough(measured(count=8))
-    assert re.search(r"± holds for all \d+ comparisons of the board at once", page_of(owner))
+    assert re.search(r"Each interval holds for all \d+ comparisons of the board at once", page_of(owner))
     together = places()[0].record.best.ratio
     assert together.ratio == alone.ratio and together.low < alone.low and together.high > alone.high
 
