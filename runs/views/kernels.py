@@ -127,7 +127,9 @@ def kernels(request: HttpRequest) -> HttpResponse:
     titles = {name: operation.title for name, operation in operations().items()}
     for row in known:
         groups.setdefault(titles.get(row["operation"], row["operation"]), []).append(row)
-    return render(request, "kernels.html", {"page": "kernels", "groups": groups, "count": len(known)})
+    nowhere = bool(known) and all(row["here"] == NOWHERE or is_submitted(row["name"]) for row in known)
+    context = {"page": "kernels", "groups": groups, "count": len(known), "nowhere": nowhere}
+    return render(request, "kernels.html", context)
 
 
 def _table() -> list[dict[str, Any]]:

@@ -148,6 +148,8 @@ def test_what_no_device_has_now_still_says_what_it_is(owner, measured):
     rows = {(row["operation"], row["name"]): row for row in json.loads(page_of(owner, "kernels_json"))["kernels"]}
     flash = rows["attention", "triton-flash"]
     assert flash["doc"].startswith("Flash attention") and flash["here"] == "not available on any device now"
+    page = page_of(owner, "kernels")
+    assert "No device has any of them now." in page and "Not available" not in page, "once, not in every row"
 
 
 def test_a_submission_is_available_wherever_submissions_run(owner, measured):
