@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kernels.nvrtc.expressions import Typed
+from kernels.nvrtc.tensor_maps import Box
 
 POINTER = "pointer"
+MAP = "tensor map"
+MAP_BYTES, MAP_ALIGNMENT = 128, 64
+"""Of a CUtensorMap."""
 TYPES: dict[str, Any] = {
     POINTER: ctypes.c_void_p,
     "int": ctypes.c_int32,
@@ -17,11 +21,13 @@ TYPES: dict[str, Any] = {
     "double": ctypes.c_double,
     "bool": ctypes.c_bool,
 }
-"""What a declaration may pass -> its layout."""
+"""What a declaration may pass -> its layout. A tensor map is passed as its bytes."""
 INT_LIMIT = 2**31
 CHECKS = (
     "namespace benchsite {"
-    " template <class P> struct Kind { static constexpr char is = '?'; };"
+    " template <class P> struct Kind {"
+    " static constexpr char is = sizeof(P) == 128 && alignof(P) >= 64 ? 't' : '?'; };"
+    " template <class P> struct Kind<P&> { static constexpr char is = '?'; };"
     " template <class P> struct Kind<P*> { static constexpr char is = 'p'; };"
     " template <> struct Kind<int> { static constexpr char is = 'i'; };"
     " template <> struct Kind<unsigned> { static constexpr char is = 'i'; };"
@@ -72,19 +78,38 @@ def checks(entry: str, passed: Sequence[tuple[str, str]], line: int, file: str) 
     return f'\n#line {line} "{file}"\n{CHECKS} {" ".join(asserted)}\n'
 
 
+def map_room() -> Any:
+    """Memory for a tensor map, as aligned as the driver wants it."""
+    room = (ctypes.c_char * (MAP_BYTES + MAP_ALIGNMENT))()
+    return (ctypes.c_char * MAP_BYTES).from_buffer(room, -ctypes.addressof(room) % MAP_ALIGNMENT)
+
+
+def _slot(kind: str, value: Any) -> Any:
+    if kind == MAP:
+        return map_room()
+    return TYPES[kind](0 if kind == POINTER else value)
+
+
 class Packed:
     """The arguments of a launch in memory, as the driver reads them."""
 
-    def __init__(self, arguments: Sequence[tuple[str, Any]]) -> None:
-        """arguments: (kind, value) of each. The value of a pointer is the number of a tensor, of those that `point` gets."""
-        self.values = [TYPES[kind](0 if kind == POINTER else value) for kind, value in arguments]
+    def __init__(self, arguments: Sequence[tuple[str, Any]], encoded: Callable[[Any, Box], bytes]) -> None:
+        """arguments: (kind, value) of each. The value of a pointer is the number of a tensor, of those that `point` gets; that of
+        a tensor map is (number, box). encoded: gives the bytes of the map of a tensor."""
+        self.values = [_slot(kind, value) for kind, value in arguments]
         self._pointers = (ctypes.c_void_p * len(self.values))(*map(ctypes.addressof, self.values))
         self.address = ctypes.addressof(self._pointers)
         self.slots = tuple(
             (slot, value) for slot, (kind, value) in zip(self.values, arguments, strict=True) if kind == POINTER
         )
+        self.maps = tuple(
+            (slot, *value) for slot, (kind, value) in zip(self.values, arguments, strict=True) if kind == MAP
+        )
+        self._encoded = encoded
 
     def point(self, tensors: Sequence[Any]) -> None:
-        """Writes the addresses of these tensors."""
+        """Writes the addresses of these tensors, and their maps."""
         for slot, number in self.slots:
             slot.value = tensors[number].data_ptr()
+        for slot, number, box in self.maps:
+            slot.raw = self._encoded(tensors[number], box)

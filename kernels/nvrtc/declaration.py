@@ -14,10 +14,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
+from kernels.nvrtc import tensor_maps
 from kernels.nvrtc.expressions import BadExpression, Expression
+from kernels.nvrtc.tensor_maps import TensorMap
 
 COMMENT = re.compile(r"\s*//[/!]?\s?(.*)")
 STATEMENT = re.compile(r"@(kernel|launch|call)\b\s*(.*)", re.DOTALL)
@@ -56,7 +59,7 @@ class Launch:
     """Name of the `__global__` function."""
     template: tuple[Expression | None, ...]
     """Its template arguments; None: the type of the dtype."""
-    arguments: tuple[Expression, ...]
+    arguments: tuple[Expression | TensorMap, ...]
     grid: Expression
     block: Expression
     shared: Expression = NONE
@@ -173,13 +176,18 @@ def _launch(launch: _Statement, call: _Statement) -> tuple[Launch, tuple[tuple[s
         raise BadDeclaration(
             f"line {launch.line}: @launch takes grid= and block=, and if needed shared=, scratch=, defines= and options="
         )
-    said: list[tuple[Expression, int]] = []
+    said: list[tuple[Expression | TensorMap, int]] = []
 
     def expression(node: ast.expr, line: int) -> Expression:
-        try:
+        with _at(line):
             said.append((found := Expression(node), line))
-        except BadExpression as error:
-            raise BadDeclaration(f"line {line}: {error}") from None
+        return found
+
+    def argument(node: ast.expr) -> Expression | TensorMap:
+        if not _is_map(node):
+            return expression(node, call.line)
+        with _at(call.line):
+            said.append((found := TensorMap.parsed(node), call.line))
         return found
 
     arguments = call.call.args
@@ -193,7 +201,7 @@ def _launch(launch: _Statement, call: _Statement) -> tuple[Launch, tuple[tuple[s
         launch_line=launch.line,
         entry=entry,
         template=tuple(None if one is None else expression(one, call.line) for one in template),
-        arguments=tuple(expression(one, call.line) for one in arguments[1:]),
+        arguments=tuple(argument(one) for one in arguments[1:]),
         grid=expression(given["grid"], launch.line),
         block=expression(given["block"], launch.line),
         shared=expression(given["shared"], launch.line) if "shared" in given else NONE,
@@ -221,6 +229,19 @@ def _text(node: ast.expr) -> str:
 
 def _is_t(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) and node.id == T
+
+
+@contextmanager
+def _at(line: int) -> Iterator[None]:
+    """Errors of expressions name this line."""
+    try:
+        yield
+    except BadExpression as error:
+        raise BadDeclaration(f"line {line}: {error}") from None
+
+
+def _is_map(node: ast.expr) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == tensor_maps.NAME
 
 
 def _entry(text: str, line: int) -> tuple[str, list[ast.expr | None]]:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import torch
 
 from kernels.nvrtc import compiler, toolchain
+from kernels.nvrtc.arguments import map_room
+from kernels.nvrtc.tensor_maps import Box, Layout, Refused, layout
 
 WITHOUT_ASKING = 48 * 1024
 """Bytes of dynamic shared memory that a block may have without being asked for."""
+KEPT_MAPS = 512
+"""Tensor maps that are kept: to encode one takes microseconds."""
+INVALID_VALUE = 1
+"""What the driver answers if it has no such map."""
 Launch = Callable[[int], None]
 """Launches a kernel on a stream: its handle."""
 
@@ -23,6 +31,10 @@ class Device(NamedTuple):
     multiprocessors: int
     shared_bytes: int
     """The most that a block may have."""
+
+    @property
+    def has_tensor_maps(self) -> bool:
+        return int(self.architecture.removeprefix("sm_").rstrip("a")) >= 90
 
 
 class Cuda:
@@ -48,9 +60,41 @@ class Cuda:
     def load(self, made: compiler.Compiled) -> Function:
         return Function(made.cubin, made.symbol)
 
+    def tensor_map(self, tensor: torch.Tensor, box: Box) -> bytes:
+        """Raises Refused where the hardware has no such map."""
+        return _tensor_map(tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride(), box)
+
     def current_stream(self) -> Callable[[int], int]:
         """A function: number of a device -> handle of PyTorch's current stream on it."""
         return torch._C._cuda_getCurrentRawStream
+
+
+@lru_cache(maxsize=KEPT_MAPS)
+def _tensor_map(address: int, dtype: torch.dtype, shape: tuple[int, ...], stride: tuple[int, ...], box: Box) -> bytes:
+    return _encoded(layout(box, str(dtype).removeprefix("torch."), dtype.itemsize, address, shape, stride))
+
+
+def _encoded(told: Layout) -> bytes:
+    """The only call that needs a driver. Elements outside the tensor are zeros."""
+    rank, found = len(told.sizes), map_room()
+    wide, narrow = ctypes.c_uint64 * rank, ctypes.c_uint32 * rank
+    error = _encode()(
+        found, told.kind, rank, ctypes.c_void_p(told.address), wide(*told.sizes), wide(*told.strides), narrow(*told.box),
+        narrow(*[1] * rank), 0, told.swizzle, told.l2, 0,
+    )  # fmt: skip
+    if error == INVALID_VALUE:
+        raise Refused(
+            f"the driver has no map of sizes {told.sizes} with strides of {told.strides} bytes and a box of {told.box}"
+        )
+    if error:
+        raise RuntimeError(f"CUDA error {error} of cuTensorMapEncodeTiled")
+    return bytes(found.raw)
+
+
+@cache
+def _encode() -> Any:
+    """By ctypes: cuda-bindings writes the map to memory of Python's, and the driver wants it aligned to 64 bytes."""
+    return ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
 
 
 class Function:

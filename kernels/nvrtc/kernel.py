@@ -17,10 +17,11 @@ from typing import Any
 import torch
 
 from kernels.nvrtc import compiler
-from kernels.nvrtc.arguments import POINTER, Packed, checks, kind_of
+from kernels.nvrtc.arguments import MAP, POINTER, Packed, checks, kind_of
 from kernels.nvrtc.declaration import OUT, SCRATCH, Launch
 from kernels.nvrtc.driver import Cuda
 from kernels.nvrtc.expressions import BadExpression, Expression, Tensor, Typed
+from kernels.nvrtc.tensor_maps import Box, Refused, TensorMap
 from kernels.settings import Settings
 
 CPP = {
@@ -97,30 +98,36 @@ class KernelText:
             found |= zip(sizes, tensor.shape, strict=True)
             found[name] = Tensor(tuple(tensor.shape), tensor.stride())
         found |= {**self.on_request, **options}
-        with self._at(self.launch.launch_line):
+        with self.at(self.launch.launch_line):
             for name, macro in self.launch.defines.items():
                 if macro is not None:
                     found[name] = set_to[name] if name in set_to else macro.value(found)
         return found
 
     def arguments(self, values: Mapping[str, Any]) -> list[tuple[str, Any]]:
-        """(kind, value) of each argument of the kernel. Of a pointer, the number of its tensor; outputs come after inputs, and
-        scratch memory is the last: -1."""
-        names = list(self.tensors)
+        """(kind, value) of each argument of the kernel. Of a pointer, the number of its tensor; of a tensor map also its box."""
         found: list[tuple[str, Any]] = []
         for one in self.launch.arguments:
-            if one.text in names:
-                found.append((POINTER, names.index(one.text)))
-            elif output := OUT.fullmatch(one.text):
-                found.append((POINTER, len(names) + int(output[1] or 0)))
-            elif one.text == SCRATCH and self.launch.scratch:
-                found.append((POINTER, -1))
+            if isinstance(one, TensorMap):
+                with self.at(self.launch.line):
+                    found.append((MAP, (self._place(one.tensor), one.box(values))))
+            elif (place := self._place(one.text)) is not None:
+                found.append((POINTER, place))
             else:
                 found.append(self._number(one, values))
         return found
 
+    def _place(self, name: str) -> int | None:
+        """The number of a tensor: outputs come after inputs, and scratch memory is the last, -1. None: it is no tensor."""
+        names = list(self.tensors)
+        if name in names:
+            return names.index(name)
+        if output := OUT.fullmatch(name):
+            return len(names) + int(output[1] or 0)
+        return -1 if name == SCRATCH and self.launch.scratch else None
+
     def _number(self, one: Expression, values: Mapping[str, Any]) -> tuple[str, Any]:
-        with self._at(self.launch.line):
+        with self.at(self.launch.line):
             value = one.value(values)
             try:
                 return kind_of(value)
@@ -128,7 +135,7 @@ class KernelText:
                 raise BadExpression(f"`{one.text}`: {error}") from None
 
     @contextmanager
-    def _at(self, line: int) -> Iterator[None]:
+    def at(self, line: int) -> Iterator[None]:
         """Errors of expressions name the file and this line."""
         try:
             yield
@@ -138,7 +145,7 @@ class KernelText:
     def compiled_from(self, values: Mapping[str, Any], dtype: torch.dtype) -> compiler.Source:
         """The source for these values and this dtype, with checks of its arguments."""
         launch, kind = self.launch, CPP[str(dtype).removeprefix("torch.")]
-        with self._at(launch.line):
+        with self.at(launch.line):
             template = [kind if one is None else _literal(one.text, one.value(values)) for one in launch.template]
         entry = f"{launch.entry}<{', '.join(template)}>" if template else launch.entry
         kinds = [kind for kind, _ in self.arguments(values)]
@@ -158,7 +165,7 @@ class KernelText:
         """Bytes of scratch memory of a launch; None: the declaration has none. Raises BadExpression where that is impossible."""
         if (asked := self.launch.scratch) is None:
             return None
-        with self._at(self.launch.launch_line):
+        with self.at(self.launch.launch_line):
             found = asked.value(values)
             if type(found) is not int or found < 0:
                 raise BadExpression(f"scratch=`{asked.text}` is {found}; it must be a number of bytes")
@@ -166,7 +173,7 @@ class KernelText:
 
     def shape(self, values: Mapping[str, Any]) -> tuple[Dims, Dims, int]:
         """(grid, block, bytes of dynamic shared memory). Raises BadExpression where they are impossible."""
-        with self._at(self.launch.launch_line):
+        with self.at(self.launch.launch_line):
             return self._shape(values)
 
     def _shape(self, values: Mapping[str, Any]) -> tuple[Dims, Dims, int]:
@@ -226,13 +233,19 @@ class CudaKernel:
             *options.items(),
         )
         prepared = self._prepared.get(signature)
+        every = (*tensors, *out) if type(out) is tuple else (*tensors, out)
         if prepared is None:
-            prepared = self._prepared[signature] = self._prepare(tensors, options, settings)
-        prepared.launch((*tensors, *out) if type(out) is tuple else (*tensors, out))
+            prepared = self._prepared[signature] = self._prepare(tensors, every, options, settings)
+        prepared.launch(every)
 
     def _prepare(
-        self, tensors: tuple[torch.Tensor, ...], options: dict[str, Any], settings: Settings | None
+        self,
+        tensors: tuple[torch.Tensor, ...],
+        every: tuple[torch.Tensor, ...],
+        options: dict[str, Any],
+        settings: Settings | None,
     ) -> Prepared:
+        """every: inputs, then outputs."""
         if len(tensors) != len(self.text.tensors):
             raise TypeError(f"{self.text.name} takes {len(self.text.tensors)} tensors: {', '.join(self.text.tensors)}")
         if why := self._cuda.why_not(tensors[0]):
@@ -241,6 +254,11 @@ class CudaKernel:
         values = self.text.values(tensors, options, device.multiprocessors, settings)
         source = self.text.compiled_from(values, tensors[0].dtype)
         grid, block, shared = self.text.shape(values)
+        packed = Packed(self.text.arguments(values), partial(_mapped, self._cuda, self.text.unsupported))
+        if packed.maps and not device.has_tensor_maps:
+            raise self.text.unsupported("tensor maps need a device of compute capability 9.0")
+        with self.text.at(self.text.launch.line):
+            packed.point(every)  # an impossible map is refused before anything is compiled
         if source not in self._functions:
             made = compiler.compiled(source, device.architecture)
             self._functions[source] = made, self._cuda.load(made)
@@ -251,10 +269,16 @@ class CudaKernel:
             )
         function.allow_shared(shared)
         facts = Launched(source.entry, made, grid, block, shared)
-        packed = Packed(self.text.arguments(values))
         run = function.launcher(grid, block, shared, packed.address)
         room = _room(self.text.scratch(values), tensors[0].device)
         return Prepared(facts, packed, run, self._cuda.current_stream(), tensors[0].device.index or 0, room)
+
+
+def _mapped(cuda: Cuda, unsupported: type[Exception], tensor: torch.Tensor, box: Box) -> bytes:
+    try:
+        return cuda.tensor_map(tensor, box)
+    except Refused as error:
+        raise unsupported(f"`{box.text}`: {error}") from None
 
 
 def _room(nbytes: int | None, device: torch.device) -> Callable[[], torch.Tensor] | None:

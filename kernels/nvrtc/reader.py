@@ -10,6 +10,7 @@ from typing import Any
 from kernels.kernel_files import Declared, Function, literal
 from kernels.nvrtc import toolchain
 from kernels.nvrtc.declaration import BUILT_IN, OUT, BadDeclaration, CudaKernelText, declared
+from kernels.nvrtc.tensor_maps import TensorMap
 from kernels.settings import ARGUMENT, why_no_space
 
 NAME = re.compile(r"[A-Za-z_]\w*")
@@ -26,6 +27,22 @@ def _check_space(one: CudaKernelText, space: Any) -> None:
             )
         if words := [value for value in values if isinstance(value, str)]:
             raise BadDeclaration(f"line {one.line}: {name} in space is a macro: `{words[0]}` is no number")
+
+
+def _check_maps(one: CudaKernelText, tensors: Mapping[str, tuple[str, ...]]) -> None:
+    """Raises if a tensor map is of no tensor, or its box of another number of dimensions. Those of outputs are not known."""
+    for each in one.launch.arguments:
+        if not isinstance(each, TensorMap) or OUT.fullmatch(each.tensor):
+            continue
+        if (sizes := tensors.get(each.tensor)) is None:
+            raise BadDeclaration(
+                f"line {one.launch.line}: `{each.text}`: {each.tensor} is no tensor; there are {', '.join(tensors)} and out"
+            )
+        if len(sizes) != len(each.sizes):
+            raise BadDeclaration(
+                f"line {one.launch.line}: `{each.text}`: the box has {len(each.sizes)} and {each.tensor} has {len(sizes)} "
+                f"dimensions: {', '.join(sizes)}"
+            )
 
 
 class CudaFiles:
@@ -72,6 +89,7 @@ class CudaFiles:
         problem = self.operation(operation)
         if not problem.tensors:
             raise BadDeclaration(f"line {one.line}: {operation} does not name its tensors, so no .cu file can")
+        _check_maps(one, problem.tensors)
         sizes = {size for each in problem.tensors.values() for size in each if NAME.fullmatch(size)}
         known = {*problem.tensors, *sizes, *problem.options, *BUILT_IN}
         for name, line in one.uses:

@@ -67,6 +67,56 @@ def test_every_kernel_is_right_also_captured_in_a_graph(info):
         assert is_right(problem, inputs, plain) and is_right(problem, inputs, captured)
 
 
+COPY = """
+// @kernel("softmax", name="copy", needs=cuda(min_capability=9.0))
+// @launch(grid=(ceil_div(cols, WIDTH), ceil_div(rows, 40)), block=32, defines={"NUMBER": T, "WIDTH": 128 // itemsize})
+// @call("copy", tensor_map(x, WIDTH, 40, swizzle=SWIZZLE), tensor_map(out, WIDTH, 40, swizzle=SWIZZLE))
+#include <cuda.h>
+#include <cuda_bf16.h>
+__global__ void copy(const __grid_constant__ CUtensorMap from, const __grid_constant__ CUtensorMap to) {
+    __shared__ alignas(1024) NUMBER tile[40 * WIDTH];
+    __shared__ alignas(8) unsigned long long barrier;
+    if (threadIdx.x) return;
+    const unsigned at = unsigned(__cvta_generic_to_shared(tile)), bar = unsigned(__cvta_generic_to_shared(&barrier));
+    const int x = blockIdx.x * WIDTH, y = blockIdx.y * 40;
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\\n fence.proxy.async;" :: "r"(bar) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(40 * 128) : "memory");
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+        :: "r"(at), "l"(&from), "r"(x), "r"(y), "r"(bar) : "memory");
+    for (unsigned done = 0, tries = 0; !done; ++tries) {
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], 0; selp.u32 %0, 1, 0, p; }"
+            : "=r"(done) : "r"(bar) : "memory");
+        if (tries > (1u << 22)) __trap();
+    }
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
+        :: "l"(&to), "r"(x), "r"(y), "r"(at) : "memory");
+    asm volatile("cp.async.bulk.commit_group;\\n cp.async.bulk.wait_group 0;" ::: "memory");
+}
+"""
+
+
+@pytest.mark.parametrize("swizzle", [0, 128])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_tiles_are_copied_by_tensor_maps(tmp_path, monkeypatch, dtype, swizzle):
+    if torch.cuda.get_device_capability() < (9, 0):
+        pytest.skip("needs compute capability 9.0")
+    monkeypatch.setenv("KERNEL_PATH", str(tmp_path))
+    (tmp_path / "softmax").mkdir()
+    (tmp_path / "softmax" / "copy.cu").write_text(COPY.replace("SWIZZLE", str(swizzle)))
+    call = load(get_kernel("softmax", "copy")).call
+    x = torch.randn(100, 200, device="cuda").to(getattr(torch, dtype))
+    for one in (x, x.flip(0)):
+        out = torch.full_like(one, math.nan)
+        call(one, out=out)
+        assert torch.equal(out, one)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        call(x, out=out)
+    out.fill_(math.nan)
+    graph.replay()
+    assert torch.equal(out, x)
+
+
 def test_what_the_launch_takes_is_reported():
     info = get_kernel("gemm", "cuda-gemm")
     problem = Workload(operation="gemm", dtype="float16", sizes={"m": 256, "n": 384, "k": 64}).problem

@@ -19,6 +19,16 @@ int cuFuncSetAttribute(void *function, int attribute, int value) {
     return attribute == 8 && function == (void *)3 ? 0 : 1; /* 8: the largest dynamic shared memory of a block */
 }
 int cuGetErrorName(int error, const char **name) { *name = "CUDA_ERROR_FROM_A_TEST"; return 0; }
+int cuTensorMapEncodeTiled(uint64_t *map, int type, unsigned rank, void *address, const uint64_t *sizes, const uint64_t *strides,
+                           const uint32_t *box, const uint32_t *steps, int interleave, int swizzle, int l2, int fill) {
+    if ((uintptr_t)map % 64) return 1;
+    printf("map of type %d, rank %u, at %lx:", type, rank, (unsigned long)address);
+    for (unsigned i = 0; i < rank; i++) printf(" %lu box %u step %u", (unsigned long)sizes[i], box[i], steps[i]);
+    for (unsigned i = 0; i + 1 < rank; i++) printf(" stride %lu", (unsigned long)strides[i]);
+    printf(", interleave %d, swizzle %d, l2 %d, %d\n", interleave, swizzle, l2, fill);
+    for (int i = 0; i < 16; i++) map[i] = (uintptr_t)address + 1;
+    return 0;
+}
 int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared, void *stream, void **arguments, void **extra) {
     static int launches;

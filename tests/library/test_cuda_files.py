@@ -94,6 +94,53 @@ BAD = {
 }
 
 
+BAD_MAPS = {
+    "without a box": ("tensor_map(x)", "the box has 0 dimensions; it must have one to 5"),
+    "six dimensions": ("tensor_map(x, 1, 2, 3, 4, 5, 6)", "the box has 6 dimensions; it must have one to 5"),
+    "dimensions that the tensor has not": (
+        "tensor_map(x, 64)",
+        "the box has 1 and x has 2 dimensions: rows, cols",
+    ),
+    "of a size": ("tensor_map(rows, 64, 8)", "rows is no tensor; there are x, weight, bias and out"),
+    "of scratch memory": ("tensor_map(scratch, 64)", "scratch is no tensor; there are x, weight, bias and out"),
+    "of an expression": ("tensor_map(x.shape[0], 64, 8)", "tensor_map takes the name of a tensor and the numbers"),
+    "of nothing": ("tensor_map()", "tensor_map takes the name of a tensor and the numbers"),
+    "another keyword": ("tensor_map(x, 64, 8, fill=0)", "tensor_map has no `fill`; it has swizzle and l2"),
+    "several keywords": ("tensor_map(x, 64, 8, **all)", "tensor_map has no `**`; it has swizzle and l2"),
+    "a swizzle that is not there": ("tensor_map(x, 64, 8, swizzle=100)", "swizzle is 100; it must be 0, 32, 64 or 128"),
+    "a computed one": ("tensor_map(x, 64, 8, l2=2 * 256)", "l2 is 512; it must be 0, 64, 128 or 256"),
+    "a swizzle that is no number": (
+        "tensor_map(x, 64, 8, swizzle=True)",
+        "swizzle is True; it must be 0, 32, 64 or 128",
+    ),
+    "a large box": ("tensor_map(x, 64, 257)", "257 is too much; a box has at most 256"),
+    "an empty box": ("tensor_map(x, 0, 8)", "`0` is 0; it must be a whole number above 0"),
+    "half an element": ("tensor_map(x, 64, 5 / 2)", "`5 / 2` is 2.5; it must be a whole number above 0"),
+    "a size that is not there": ("tensor_map(x, lines, 8)", "layer_norm has no `lines`; there are"),
+    "a word": ("tensor_map(x, 'all', 8)", "`'all'` is not allowed; allowed are numbers"),
+}
+
+
+@pytest.mark.parametrize("argument, reason", BAD_MAPS.values(), ids=BAD_MAPS)
+def test_a_tensor_map_that_cannot_be_is_listed_with_line_and_reason(folder, argument, reason):
+    error = error_of(folder, MINE.replace("bias, out,", f"bias, {argument},"))
+    assert error.startswith("mine.cu cannot be read: line 7: ") and reason in error
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["tensor_map(x, 64, 128, swizzle=128)", "tensor_map(out, min(cols, 64), 256)", "tensor_map(weight, COLS // 2, l2=0)",
+     "tensor_map(x, 64, 1, swizzle=128 if cols > 64 else 0, l2=COLS)"],
+)  # fmt: skip
+def test_a_tensor_map_is_an_argument(folder, argument):
+    text = MINE.replace("bias, out,", f"bias, {argument},").replace("block=256", 'block=256, defines={"COLS": 64}')
+    assert error_of(folder, text) == ""
+
+
+def test_a_tensor_map_is_no_number(folder):
+    assert "`tensor_map(x, 64, 8)` is not allowed" in error_of(folder, MINE.replace("=rows", "=tensor_map(x, 64, 8)"))
+
+
 @pytest.mark.parametrize("text, reason", BAD.values(), ids=BAD)
 def test_a_bad_declaration_is_listed_with_file_line_and_reason(folder, text, reason):
     error = error_of(folder, text)
