@@ -123,6 +123,8 @@ class Described(Reply):
     """Whether the problem has a check of its own that can be called."""
     why_no_check: Text = ""
     """Why it cannot, if its format has one."""
+    why_inexact: Text = ""
+    """Why the reference has no exact answer; empty: it has one."""
 
 
 class Expected(Reply):

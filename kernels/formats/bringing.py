@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from kernels.catalog import AT, LONGEST_NAME, PROBLEM, TESTS
-from kernels.formats.definitions import VAR_AXIS, definition_in, solution_in
+from kernels.formats.definitions import VAR_AXIS, definition_in, names_for, solution_in
 from kernels.formats.found import FLASHINFER, GPU_MODE, KERNELBENCH, Found
 from kernels.formats.recognise import Folder
 from kernels.formats.tasks import Task, task_in
@@ -73,7 +73,8 @@ def _pair(files: dict[str, str], root: Path, found: list[Found]) -> Brought:
         more = "" if one.problem else "; submit its problem with it"
         raise Unreadable(f"{Path(one.path).name} is a kernel of {one.format}: {one.why_not}{more}")
     kernel, problem = (str(Path(path).relative_to(root)) for path in (one.path, one.problem))
-    made = {KERNELBENCH: _kernelbench, GPU_MODE: _gpu_mode, FLASHINFER: _flashinfer}
+    made: dict[str, Callable[[dict[str, str], str, str], Brought]]
+    made = {KERNELBENCH: _kernelbench, GPU_MODE: _gpu_mode, FLASHINFER: flashinfer_pair}
     return made[one.format](files, kernel, problem)
 
 
@@ -165,13 +166,14 @@ def _of_task(task: Task, name: str) -> str:
 # --- flashinfer -------------------------------------------------------------------------------------------------------
 
 
-def _flashinfer(files: dict[str, str], solution: str, definition: str) -> Brought:
-    """The problem is the definition's reference; the kernel has the solution's sources."""
+def flashinfer_pair(files: dict[str, str], solution: str, definition: str, usual: int = VAR_AXIS) -> Brought:
+    """The problem is the definition's reference; the kernel has the solution's sources. usual: length of an axis that nobody
+    gives."""
     right, mine = definition_in(files[definition], definition), solution_in(files[solution], solution, files)
     workloads = workloads_in(files, right)
     name = _name(f"{right.name}.json")
     says, cases, values = "The reference of a flashinfer definition.", [], {}
-    lengths = right.lengths(usual=VAR_AXIS)
+    lengths = right.lengths(usual=usual)
     call = f"flashinfer.Reference(run, {right.arrays(right.inputs, lengths)!r}, device"
     taken: Any = len(right.inputs)
     if workloads:
@@ -187,6 +189,7 @@ def _flashinfer(files: dict[str, str], solution: str, definition: str) -> Brough
         raise Unreadable(f"{PurePosixPath(definition).name} cannot be measured: {why}")
     names = f", names={[*right.outputs]!r}"
     call += names * bool(BY_NAME.search(right.reference))
+    call += _by_name(names_for(right.reference, "run", [*right.inputs], [], False))
     declared = _declaration(f"{call})", says, name, "pytorch", cases=cases)
     reference = {"definition.py": right.reference + declared} | values
     named = _named(name, reference)
@@ -196,8 +199,13 @@ def _flashinfer(files: dict[str, str], solution: str, definition: str) -> Brough
     call += names * any(BY_NAME.search(text) for text in mine.files.values())
     says = f"A flashinfer solution, in the place of the reference of {named}."
     text = mine.files[mine.entry]
+    call += _by_name(names_for(text, mine.function, [*right.inputs], [*right.outputs], mine.into))
     declared = _declaration(f"{call})", says, _name(f"{mine.name}.json"), _backend(text), replaces=named)
     return Brought(dict(sorted(reference.items())), dict(sorted((mine.files | {mine.entry: text + declared}).items())))
+
+
+def _by_name(names: list[str]) -> str:
+    return f", by_name={names!r}" if names else ""
 
 
 # --- what is added ----------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import ast
 import json
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
@@ -80,6 +80,8 @@ class Solution:
     files: dict[str, str]
     entry: str
     function: str
+    into: bool = True
+    """Whether its spec says that it writes into its last arguments, which is what a spec says that is silent."""
 
 
 def definition_in(text: str, name: str) -> Definition:
@@ -149,4 +151,20 @@ def solution_in(text: str, name: str, beside: dict[str, str] | None = None) -> S
         raise Unreadable(f"{name} cannot be read as a solution: {type(error).__name__}: {error}") from None
     if entry not in files or "/" in entry or not entry.endswith(".py") or not NAME.fullmatch(function):
         raise Unreadable(f"the entry_point in {name} must be a function in a .py file of its sources, in no folder")
-    return Solution(str(said.get("name") or name), files, entry, function)
+    into = bool(said["spec"].get("destination_passing_style", True))
+    return Solution(str(said.get("name") or name), files, entry, function, into)
+
+
+def names_for(text: str, function: str, inputs: Sequence[str], outputs: Sequence[str], into: bool) -> list[str]:
+    """The names of the arguments of a function that can only be called by name: `run(*, x, w)`, `run(**given)`. Empty: it is
+    called by position. into: whether a function of any arguments gets the outputs, too."""
+    made = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == function)
+    if (said := next(made, None)) is None:
+        return []
+    of = said.args
+    needed = [one for one, default in zip(of.kwonlyargs, of.kw_defaults, strict=True) if default is None]
+    if not needed and not (of.kwarg and len(of.args) < len(inputs)):
+        return []
+    known = {one.arg for one in (*of.args, *of.kwonlyargs)}
+    gets_outputs = {*outputs} <= known or (of.kwarg is not None and into)
+    return [*inputs, *(outputs if gets_outputs else ())]

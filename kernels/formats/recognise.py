@@ -109,7 +109,16 @@ class Folder:
         if definition:
             self.used.add(definition)
         name = str(said.get("name") or path.stem)
-        return Found(FLASHINFER, str(path), name, problem=str(definition or ""), why_not=why)
+        more = {"workloads": self._workloads(definition, str(said["definition"]))} if definition else {}
+        return Found(FLASHINFER, str(path), name, problem=str(definition or ""), more=more, why_not=why)
+
+    def _workloads(self, definition: Path, name: str) -> list[str]:
+        """The .jsonl files of a definition: of its name, or beside it if no other definition is there."""
+        alone = [path.parent for path in self.definitions.values()].count(definition.parent) == 1
+        return [
+            str(path) for path in self.files
+            if path.suffix == ".jsonl" and (path.stem == name or (alone and path.parent == definition.parent))
+        ]  # fmt: skip
 
 
 def _is_numbered(problem: Path, level: str, number: str) -> bool:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, ClassVar
 
 import torch
 from pydantic import ConfigDict
+from torch.overrides import TorchFunctionMode
 
 from kernels.child.outputs import as_tuple
-from kernels.child.poison import same
+from kernels.child.poison import fill, same
+from kernels.child.widening import Inexact, Way, way_of
 from kernels.dtypes import DTYPES, Dtype
 from kernels.operations.base import (
     Allowance,
@@ -28,10 +31,21 @@ Tensors = tuple[torch.Tensor, ...]
 DRAWN = "inputs were plain tensors: floating-point values are drawn from N(0, 1), others are kept"
 CALLERS_SEEDS = 2**32
 """A caller's function gets a seed below this, which NumPy takes, too; PyTorch's generator is seeded with all of it."""
+UNFILLED = "is not initialised by inputs(seed): it is filled, and a kernel that writes there is called incorrect"
 CONSTANT = "inputs(seed) ignores the seed: a callable that caches results would not be noticed"
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------
+
+
+class Filling(TorchFunctionMode):  # type: ignore[misc]
+    """While it is on, `torch.empty` and its like fill what they make."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if "empty" in getattr(func, "__name__", "") and isinstance(out, torch.Tensor):
+            fill(out)
+        return out
 
 
 class Unfit(ValueError):
@@ -47,6 +61,8 @@ class Source:
     def __init__(self, given: Any, device: torch.device | str | None, seed: int | None) -> None:
         self.seed = seed = secret() if seed is None else seed
         self.notes: list[str] = []
+        self.fills = False
+        """Whether memory that the caller's function does not initialise is filled."""
         self.kinds: list[tuple[Any, ...]] = []
         self.device = usable(device) if device is not None else None
         if callable(given):
@@ -57,10 +73,22 @@ class Source:
             self.notes.append(DRAWN)
         first = self.draw(seed)
         self.device, self.kinds = usable(first[0].device), _kinds(first)
-        if not _equal(first, self.draw(seed)):
-            raise Unfit("inputs(seed) is not deterministic: draw with torch, or from the seed")
+        if not _equal(first, again := self.draw(seed)):
+            first = self._filled(_unlike(first, again))
         if callable(given) and _equal(first, self.draw(seed + 1)):
             self.notes.append(CONSTANT)
+
+    def _filled(self, which: list[int]) -> Tensors:
+        """The inputs of the seed, if some were only not initialised: new memory is filled from now on. Raises Unfit."""
+        names = " and ".join(f"inputs[{position}]" for position in which)
+        self.fills = True
+        first = self.draw(self.seed)
+        if not _equal(first, self.draw(self.seed)):
+            raise Unfit(
+                f"inputs(seed) is not deterministic: {names} differs for the same seed: draw with torch, or from the seed"
+            )
+        self.notes.append(f"{names} {UNFILLED}")
+        return first
 
     def draw(self, seed: int) -> Tensors:
         """Raises TypeError or ValueError if the result is not a tuple of tensors on one device, or its shapes change
@@ -70,7 +98,8 @@ class Source:
             torch.default_generator.manual_seed(seed)
             for gpu in gpus:
                 torch.cuda.default_generators[gpu].manual_seed(seed)
-            tensors = checked(self.give(seed % CALLERS_SEEDS))
+            with Filling() if self.fills else contextlib.nullcontext():
+                tensors = checked(self.give(seed % CALLERS_SEEDS))
         own = tuple(_laid_out_like(tensor, tensor, self.device) for tensor in tensors)
         if self.kinds and _kinds(own) != self.kinds:
             raise ValueError("inputs(seed) must have the same shapes, dtypes and device for every seed")
@@ -129,6 +158,11 @@ def _kinds(tensors: Tensors) -> list[tuple[Any, ...]]:
     return [(tensor.shape, tensor.dtype, tensor.device) for tensor in tensors]
 
 
+def _unlike(some: Tensors, others: Tensors) -> list[int]:
+    """Which of them differ."""
+    return [number for number, (one, other) in enumerate(zip(some, others, strict=True)) if not same(one, other)]
+
+
 def _equal(some: Tensors, others: Tensors) -> bool:
     return _kinds(some) == _kinds(others) and all(same(x, y) for x, y in zip(some, others, strict=True))
 
@@ -147,9 +181,8 @@ class Adhoc(Operation):
     truth: Kernel
     whose: str
     """"reference" or "baseline"; empty if nothing is compared with `truth`."""
-    exact: torch.dtype | None
-    """The dtype in which `truth` is exact enough to judge. None: `truth` is not a reference; outputs only have to agree
-    with it."""
+    exact: Way | None
+    """How `truth` gives the exact answer. None: `truth` is not a reference; outputs only have to agree with it."""
     outputs: tuple[Like, ...]
     """(shape, dtype) of each output."""
     bounded: bool
@@ -181,15 +214,15 @@ class Adhoc(Operation):
         """One piece for each output: all of it. The yardstick is the reference in the inputs' own dtype, never the
         baseline."""
         with self.aside():
-            plain = [one.detach().clone() for one in as_tuple(self.truth(*in_dtype(inputs.tensors, None)))]
+            plain = [one.detach().clone() for one in as_tuple(self.truth(*copies(inputs.tensors)))]
             right = plain
             if self.exact is not None:
-                right = [one.detach() for one in as_tuple(self.truth(*in_dtype(inputs.tensors, self.exact)))]
+                right = [one.detach() for one in as_tuple(self.exact.outputs(self.truth, inputs.tensors))]
         for number, (one, yard) in enumerate(zip(right, plain, strict=True)):
             if yard.is_floating_point():
                 one = one.double() if self.exact is None or one.dtype == yard.dtype else one
                 if self.whose and not torch.isfinite(one).all():
-                    raise ValueError(f"the {self.whose}'s output is not finite on these inputs: draw other inputs")
+                    raise Unfit(f"the {self.whose}'s output is not finite on these inputs: draw other inputs")
             yield Piece(None, one[None], yard[None], output=number)
 
     def flops(self) -> int:
@@ -201,36 +234,22 @@ class Adhoc(Operation):
         return self.traffic - written, written
 
 
-def in_dtype(tensors: Tensors, dtype: torch.dtype | None) -> list[torch.Tensor]:
-    """Copies; floating-point ones in another dtype."""
-    return [t.to(dtype) if dtype and t.is_floating_point() and t.dtype != dtype else t.clone() for t in tensors]
+def copies(tensors: Tensors) -> list[torch.Tensor]:
+    return [tensor.clone() for tensor in tensors]
 
 
-def exact_dtype(reference: Kernel, tensors: Tensors, own: Sequence[torch.Tensor]) -> torch.dtype:
-    """float64 if the reference supports it, else float32 if that is more precise than its own outputs. Raises
-    ValueError.
+def exact_way(reference: Kernel, tensors: Tensors, own: Sequence[torch.Tensor]) -> Way:
+    """How the reference gives the exact answer. Raises ValueError.
 
-    own: its outputs for these tensors. Without floating-point inputs or outputs it is exact as it is.
+    own: its outputs for these tensors.
     """
-    floating = [out.dtype for out in own if out.is_floating_point()]
-    for dtype in floating:
+    for dtype in [out.dtype for out in own if out.is_floating_point()]:
         if str(dtype).removeprefix("torch.") not in DTYPES:
             raise ValueError(f"a reference judges outputs of {', '.join(DTYPES)}, not of {dtype}: leave it out")
-    if not any(tensor.is_floating_point() for tensor in tensors):
-        return torch.float64
-    why = ""
-    for dtype in (torch.float64, torch.float32):
-        if all(dtype.itemsize > one.itemsize for one in floating):
-            try:
-                outs = as_outputs("the reference", reference(*in_dtype(tensors, dtype)))
-            except Exception as error:
-                why = why or f"{type(error).__name__}: {error}"
-                continue
-            got = [out.dtype for out in outs if out.is_floating_point()]
-            if len(got) == len(floating) and all(x.itemsize > y.itemsize for x, y in zip(got, floating, strict=True)):
-                return dtype
-            why = why or f"it returns {' and '.join(map(str, got))} for {dtype}"
-    raise Unfit(f"the reference must also accept float64 (or float32) inputs, including weights: {why}")
+    try:
+        return way_of(reference, tensors, own, lambda out: as_outputs("the reference", out))
+    except Inexact as error:
+        raise Unfit(f"the reference has no exact answer, in float64 or float32: {error}") from None
 
 
 def as_outputs(name: str, out: Any) -> tuple[torch.Tensor, ...]:

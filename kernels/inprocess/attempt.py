@@ -14,6 +14,7 @@ from pathlib import Path
 
 from kernels.formats.found import Found
 from kernels.host import processes
+from kernels.needs import how_to_install
 
 NOT_TIMED: dict[str, object] = {"word": "not timed"}
 
@@ -65,15 +66,17 @@ def main() -> None:
 
 def _timed(found: Found, device: str) -> dict[str, object]:
     """{"word", "why", "speedup", "low", "high", "p50_us", "replaced_us"}: beside what it replaces."""
-    from kernels.inprocess.pairs import pair_of, timed
+    from kernels.inprocess.adhoc import UNFILLED
+    from kernels.inprocess.pairs import pairs_of, timed
 
     if device == "cpu" and "triton" in Path(found.path).read_text(errors="replace"):
         return NOT_TIMED | {"why": "Triton's interpreter ran it, not a GPU"}
-    if (pair := pair_of(found, device)) is None:
+    if not (pairs := pairs_of(found, device)):
         return NOT_TIMED | {"why": "its files do not say what it replaces"}
-    one = timed(pair, device)
+    one = timed(pairs[-1], device)
     if one.speedup is None:
-        return NOT_TIMED | {"why": ": ".join(filter(None, [one.word, one.why]))}
+        about = [note for note in one.notes if note.endswith(UNFILLED)]
+        return NOT_TIMED | {"why": "; ".join([": ".join(filter(None, [one.word, one.why])), *about])}
     return {
         "word": one.word, "why": one.why, "speedup": one.speedup, "low": one.low, "high": one.high, "p50_us": one.p50_us,
         "replaced_us": one.baseline.p50_us if one.baseline else None,
@@ -92,7 +95,8 @@ def _sentence(error: BaseException, step: str) -> str:
     if not torch.cuda.is_available() and any(sign in text.lower() for sign in no_gpu):
         return "needs a CUDA device"
     if isinstance(error, ModuleNotFoundError):
-        return f"package {str(error.name).partition('.')[0]} is not installed here"
+        command = how_to_install(str(error.name))
+        return f"package {str(error.name).partition('.')[0]} is not installed here" + f": {command}" * bool(command)
     if type(error).__name__ == "Unsupported":
         return text
     if type(error).__name__ == "Unfit":

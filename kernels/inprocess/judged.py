@@ -16,8 +16,8 @@ UNKNOWN = "correctness unknown"
 DISAGREES = "disagrees with its baseline"
 """Word of a result that disagrees with the baseline, if there is no reference."""
 ASK = (
-    f"{UNKNOWN}: nothing was checked against a reference. Give one: reference=f, a plain implementation that also takes "
-    'float64 inputs, or reference="baseline" if the baseline is right'
+    f"{UNKNOWN}: nothing was checked against a reference. Give one: reference=f, a plain implementation, or "
+    'reference="baseline" if the baseline is right'
 )
 BOTH = 2
 """Two correct outputs, each as far from the truth as its dtype allows, differ by at most twice that."""

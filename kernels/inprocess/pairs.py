@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -16,16 +18,24 @@ from typing import Any
 import torch
 import yaml
 
+from kernels.formats.bringing import flashinfer_pair
 from kernels.formats.found import FLASHINFER, GPU_MODE, KERNELBENCH, Found
+from kernels.formats.safetensors import text_of
+from kernels.inprocess.adhoc import Unfit
 from kernels.inprocess.api import Measured, measure
 from kernels.inprocess.modules import module_at
-from kernels.problems.flashinfer import in_order
-from kernels.problems.kernelbench import Reference, converted, replacing
+from kernels.problems.kernelbench import Reference, replacing
 from kernels.protocol import EFFORTS, Protocol
+from kernels.submission import Unreadable
 
 SEED = 11
 VAR_AXIS = 16
 """Length of an axis that no workload gives."""
+MOST_CASES = 3
+"""Workloads of a definition that are tried: the smallest."""
+LARGEST = 2**26
+"""Bytes of a file of tensors; larger ones are not read."""
+TENSORS = re.compile(r'"path":\s*"([^"]+\.safetensors)"')
 
 
 @dataclass
@@ -36,7 +46,7 @@ class Pair:
     call: Callable[..., Any]
     replaced: Callable[..., Any]
     truth: Callable[..., Any]
-    """The same in any dtype: its weights follow the inputs."""
+    """The same for comparisons, in any dtype."""
     give: Callable[[int], list[Any]]
     """The arguments of a seed: tensors, and others, which stay as they are."""
 
@@ -62,10 +72,11 @@ class Pair:
         return tuple(values[n] for n in self.places)
 
 
-def pair_of(found: Found, device: str) -> Pair | None:
-    """Loads a pair; None: its format has none, or its files do not say what the kernel replaces."""
+def pairs_of(found: Found, device: str) -> list[Pair]:
+    """Loads a pair, on each of its workloads that are tried, the smallest first; none: its format has none, or its files do not
+    say what the kernel replaces."""
     make = PAIRS.get(found.format)
-    return make(found, device) if make else None
+    return make(found, device) if make else []
 
 
 def timed(pair: Pair, device: str) -> Measured:
@@ -83,7 +94,7 @@ def timed(pair: Pair, device: str) -> Measured:
 # --- KernelBench ------------------------------------------------------------------------------------------------------
 
 
-def _kernelbench(found: Found, device: str) -> Pair:
+def _kernelbench(found: Found, device: str) -> list[Pair]:
     """Both models get the same seed, the same arguments and, where the names fit, the same weights."""
     problem = module_at(Path(found.problem), "benchsite_problem")
     mine = problem if found.problem == found.path else module_at(Path(found.path), "benchsite_solution")
@@ -94,22 +105,7 @@ def _kernelbench(found: Found, device: str) -> Pair:
         torch.manual_seed(seed)
         return list(problem.get_inputs())
 
-    return Pair("ModelNew", model, right.model, _in_any_dtype(right.model), give)
-
-
-def _in_any_dtype(model: torch.nn.Module) -> Callable[..., Any]:
-    """The model as a function that also takes float64 inputs: its weights follow them."""
-    own = next((p.dtype for p in model.parameters() if p.is_floating_point()), None)
-    given: list[Any] = []
-
-    def run(*tensors: Any) -> Any:
-        wanted = next((t.dtype for t in tensors if isinstance(t, torch.Tensor) and t.is_floating_point()), None)
-        given[:] = given or [wanted]
-        if own is None or wanted == given[0] or wanted is None:
-            return model(*tensors)
-        return converted(model, wanted)(*tensors)
-
-    return run
+    return [Pair("ModelNew", model, right.model, right.truth, give)]
 
 
 # --- GPU MODE ---------------------------------------------------------------------------------------------------------
@@ -142,17 +138,17 @@ def task_of(found: Found) -> Task:
     return Task(reference, kernel, tests or benchmarks, benchmarks or tests)
 
 
-def _gpu_mode(found: Found, device: str) -> Pair | None:
-    """On the last benchmark of the problem, beside its ref_kernel; None without one, where inputs have no seed, and where
+def _gpu_mode(found: Found, device: str) -> list[Pair]:
+    """On the last benchmark of the problem, beside its ref_kernel; none without one, where inputs have no seed, and where
     they are neither a tensor nor a tuple."""
     task = task_of(found)
     right, make = getattr(task.reference, "ref_kernel", None), task.reference.generate_input
     if right is None or "seed" not in inspect.signature(make).parameters:
-        return None
+        return []
     size = task.benchmarks[-1]
     example = make(**size)
     if not isinstance(example, torch.Tensor | tuple | list):
-        return None
+        return []
     alone = isinstance(example, torch.Tensor)
 
     def give(seed: int) -> list[Any]:
@@ -162,69 +158,66 @@ def _gpu_mode(found: Found, device: str) -> Pair | None:
     def of_all(call: Callable[[Any], Any]) -> Callable[..., Any]:
         return call if alone else lambda *values: call(tuple(values))
 
-    return Pair("custom_kernel", of_all(task.kernel), of_all(right), of_all(right), give)
+    return [Pair("custom_kernel", of_all(task.kernel), of_all(right), of_all(right), give)]
 
 
 # --- flashinfer -------------------------------------------------------------------------------------------------------
 
 
-def _flashinfer(found: Found, device: str) -> Pair:
-    said, definition = (json.loads(Path(path).read_text()) for path in (found.path, found.problem))
-    entry, function = str(said["spec"]["entry_point"]).split("::")
-    folder = Path(tempfile.mkdtemp())
-    for each in said["sources"]:
-        target = (folder / each["path"]).resolve()
-        if not target.is_relative_to(folder.resolve()):
-            raise ValueError(f"the source {each['path']} lies outside of its folder")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(each["content"])
-    (folder / "benchsite_definition.py").write_text(definition["reference"])
-    right = module_at(folder / "benchsite_definition.py", "benchsite_definition").run
-    call = getattr(module_at(folder / entry, "benchsite_solution"), function)
-    shapes = _Shapes(definition, device)
-    if _parameters(call) == len(definition["inputs"]) + len(definition["outputs"]):
-        call = shapes.returning(call)
-    names = list(definition["outputs"])
-    right = in_order(right, names)
-    return Pair(function, in_order(call, names), right, right, shapes.draw)
+def _flashinfer(found: Found, device: str) -> list[Pair]:
+    """As a submission of the same files is read and called, on the smallest of its workloads."""
+    root = Path(tempfile.mkdtemp())
+    try:
+        brought = flashinfer_pair(texts_of(found), found.path, found.problem, VAR_AXIS)
+    except Unreadable as error:
+        raise Unfit(str(error)) from None
+    for name, files in (("problem", brought.problem), ("kernel", brought.kernel)):
+        for file, text in files.items():
+            _write(root / name, file, text)
+    reference = module_at(root / "problem" / "definition.py", "benchsite_problem").benchsite_reference(SEED, device)
+    entry, function = json.loads(Path(found.path).read_text())["spec"]["entry_point"].split("::")
+    call = module_at(root / "kernel" / entry, "benchsite_solution").benchsite_solution(SEED, device)
+    cases = sorted(reference.cases, key=lambda name: _elements(reference.cases[name]))
+
+    def giving(case: str) -> Callable[[int], list[Any]]:
+        def give(seed: int) -> list[Any]:
+            if case:
+                reference.choose(case)
+            return reference.inputs(seed)
+
+        return give
+
+    return [Pair(function, call, reference, reference, giving(case)) for case in cases[:MOST_CASES] or [""]]
 
 
-def _parameters(call: Any) -> int:
-    code = getattr(call, "__code__", None)
-    return code.co_argcount if code else 0
+def texts_of(found: Found) -> dict[str, str]:
+    """The files of a solution, by their paths: its definition, its sources, its workloads, and the tensors that these name."""
+    workloads = found.more.get("workloads", ())
+    texts = {path: Path(path).read_text() for path in (found.path, found.problem, *workloads)}
+    for one in json.loads(texts[found.path])["sources"]:
+        source = Path(found.path).parent / one["path"]
+        if not one.get("content") and source.is_file():
+            texts[str(source)] = source.read_text()
+    for name in {name for path in workloads for name in TENSORS.findall(texts[path])}:
+        file = next((one for folder in Path(found.problem).parents if (one := folder / name).is_file()), None)
+        if file and file.stat().st_size <= LARGEST:
+            texts[str(file)] = text_of(file.read_bytes())
+    return texts
 
 
-class _Shapes:
-    """Inputs and outputs of a definition, with a length for each axis."""
-
-    def __init__(self, definition: dict[str, Any], device: str) -> None:
-        self.definition, self.device = definition, device
-        self.axes = {name: int(axis.get("value", VAR_AXIS)) for name, axis in definition["axes"].items()}
-
-    def _new(self, said: dict[str, Any]) -> Any:
-        dtype = getattr(torch, said["dtype"])
-        if said.get("shape") is None:
-            return 1.0 if dtype.is_floating_point else 1
-        shape = [self.axes[axis] for axis in said["shape"]]
-        if dtype.is_floating_point:
-            return torch.randn(shape).to(self.device, dtype)
-        raise ValueError(f"an input of {said['dtype']} needs values from a workload: `try` reads none")
-
-    def draw(self, seed: int) -> list[Any]:
-        return [self._new(said) for said in self.definition["inputs"].values()]
-
-    def returning(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """A solution that writes into its last arguments, as one that returns new outputs."""
-
-        def run(*given: Any) -> Any:
-            made = [torch.empty_like(self._new(said)) for said in self.definition["outputs"].values()]
-            call(*given, *made)
-            return made[0] if len(made) == 1 else tuple(made)
-
-        return run
+def _write(folder: Path, name: str, text: str) -> None:
+    target = (folder / name).resolve()
+    if not target.is_relative_to(folder.resolve()):
+        raise ValueError(f"the source {name} lies outside of its folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text)
 
 
-PAIRS: dict[str, Callable[[Found, str], Pair | None]] = {
+def _elements(inputs: list[dict[str, Any]]) -> int:
+    return sum(math.prod(one["shape"]) for one in inputs if one["shape"] is not None)
+
+
+PAIRS: dict[str, Callable[[Found, str], list[Pair]]] = {
     KERNELBENCH: _kernelbench,
     GPU_MODE: _gpu_mode,
     FLASHINFER: _flashinfer,

@@ -19,7 +19,7 @@ from kernels.contract.replies import Fault
 from kernels.host.device import Device, NoSuchDevice, find_device, locked, nvml, print_changes
 from kernels.host.environment import cpu_name
 from kernels.host.telemetry import Telemetry
-from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_outputs, exact_dtype, in_dtype, like, peak_dtype
+from kernels.inprocess.adhoc import Adhoc, Kernel, Source, Tensors, as_outputs, copies, exact_way, like, peak_dtype
 from kernels.inprocess.judged import BASELINE, Judged
 from kernels.parent.arm import Arm
 from kernels.parent.checking import Check
@@ -171,11 +171,11 @@ def problem_of(bench: InProcess, source: Source, reference: Kernel | None, flops
     whose = BASELINE if arm == BASELINE else ""
     if reference is not None:
         with bench.aside():
-            right = as_outputs("the reference", reference(*in_dtype(tensors, None)))
-            exact = exact_dtype(reference, tensors, right)
+            right = as_outputs("the reference", reference(*copies(tensors)))
+            exact = exact_way(reference, tensors, right)
         whose, truth = "reference", reference
-        if exact != torch.float64:
-            source.notes.append(f"the reference does not support float64; computed in {exact}")
+        if exact.dtype != torch.float64:
+            source.notes.append(f"the reference does not support float64; computed in {exact.dtype}")
     peak = peak_dtype([*tensors, *right])
     return Adhoc(
         dtype=peak or "float16",

@@ -24,9 +24,9 @@ from kernels.child.poison import same
 from kernels.child.reference import Reference, measure
 from kernels.config_files import configs
 from kernels.formats.found import BARE, CUDA_FILE, DECORATED, FLASHINFER, GPU_MODE, KERNELBENCH, PERF_REPORT, Found
-from kernels.inprocess.adhoc import Adhoc, Source, as_outputs, exact_dtype, in_dtype, like, peak_dtype
+from kernels.inprocess.adhoc import Adhoc, Source, as_outputs, copies, exact_way, like, peak_dtype
 from kernels.inprocess.modules import module_at
-from kernels.inprocess.pairs import pair_of, task_of
+from kernels.inprocess.pairs import Pair, pairs_of, task_of
 from kernels.inprocess.reports import reported
 from kernels.operations.base import Operation
 from kernels.problems.gpu_mode import said
@@ -106,20 +106,26 @@ def _problems(info: catalog.KernelInfo) -> Iterator[Operation]:
 
 
 def of_pair(found: Found, device: str) -> Iterator[Trial]:
-    """Against what it replaces, in a higher precision. What is not a tensor among the inputs stays as it is."""
-    pair = pair_of(found, device)
-    if pair is None or not pair.places:
+    """Against the exact answer of what it replaces, on each of its workloads. What is not a tensor among the inputs stays as it
+    is."""
+    pairs = pairs_of(found, device)
+    for number, pair in enumerate(pairs):
+        problem, call = _problem(pair, device), pair.of_tensors(pair.call)
+        for seed in SEEDS[number :: len(pairs)]:
+            yield partial(judged, problem, call, device, seed)
+
+
+def _problem(pair: Pair, device: str) -> Adhoc:
+    if not pair.places:
         raise ValueError("get_inputs gives no tensor")
-    source = Source(pair.tensors, device, SEEDS[0])
-    tensors, truth, call = source.draw(SEEDS[0]), pair.of_tensors(pair.truth), pair.of_tensors(pair.call)
-    right = as_outputs("the reference", truth(*in_dtype(tensors, None)))
-    problem = Adhoc(
+    source, truth = Source(pair.tensors, device, SEEDS[0]), pair.of_tensors(pair.truth)
+    tensors = source.draw(SEEDS[0])
+    right = as_outputs("the reference", truth(*copies(tensors)))
+    return Adhoc(
         dtype=peak_dtype([*tensors, *right]) or "float16", bounded=False, source=source, truth=truth, whose="reference",
-        exact=exact_dtype(truth, tensors, right), outputs=like(right),
+        exact=exact_way(truth, tensors, right), outputs=like(right),
         terms=max(max(t.shape, default=1) for t in tensors), aside=contextlib.nullcontext,
     )  # fmt: skip
-    for seed in SEEDS:
-        yield partial(judged, problem, call, device, seed)
 
 
 # --- GPU MODE ---------------------------------------------------------------------------------------------------------

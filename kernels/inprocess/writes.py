@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from kernels.child.into import returning, takes_out, wants_out
-from kernels.inprocess.adhoc import Kernel, Source, as_outputs, in_dtype, like
+from kernels.inprocess.adhoc import Kernel, Source, as_outputs, copies, like
 from kernels.inprocess.judged import BASELINE
 from kernels.inprocess.session import InProcess
 
@@ -41,7 +41,7 @@ def _like_the_output(
             f"{writing[0]} writes into its argument out: say how that is made, such as out=torch.empty_like, or give a reference"
         )
     with bench.aside():
-        likes = like(as_outputs("the reference", known(*in_dtype(source.draw(source.seed), None))))
+        likes = like(as_outputs("the reference", known(*copies(source.draw(source.seed)))))
 
     def new(*tensors: torch.Tensor) -> Any:
         made = tuple(torch.empty(shape, dtype=dtype, device=tensors[0].device) for shape, dtype in likes)

@@ -158,11 +158,12 @@ class Values:
         for one, exact in zip(self.plain, self.exact, strict=False):
             if one.is_floating_point() and not (exact.is_floating_point() and torch.isfinite(exact).all()):
                 return "the reference's output is not finite on its own inputs"
+            if not one.is_floating_point() and exact.dtype != one.dtype:
+                return f"the reference's outputs of {one.dtype} are {exact.dtype} where they are exact"
         return ""
 
     def pieces(self) -> Iterator[Piece]:
-        """Whole outputs. Those of floating-point numbers need exact values; others are right as they are."""
+        """Whole outputs. Those of floating-point numbers need exact values; without, others are right as they are."""
         for number, one in enumerate(self.plain):
             if self.exact or not one.is_floating_point():
-                right = self.exact[number] if self.exact and one.is_floating_point() else one
-                yield Piece(None, right[None], one[None], output=number)
+                yield Piece(None, (self.exact or self.plain)[number][None], one[None], output=number)

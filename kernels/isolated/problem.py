@@ -6,25 +6,24 @@ inputs and outputs out of its memory, as it does those of a cell.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from kernels.child.widening import Inexact, Way, way_of
 from kernels.contract.isolation import Argument, Array, Described, Expected, Part, Refused
 from kernels.contract.replies import Nothing
 from kernels.isolated import device_memory
 from kernels.isolated.brought import Brought, cut, packed
 from kernels.isolated.cell import Cell
 from kernels.isolated.memory import Layout, mapped, outputs_of
-from kernels.operations.base import Inputs
 from kernels.problems.opening import drawn, is_packed, reference_of
 from kernels.workload import Workload
 
 MOST_SAID = 300
 """Characters of what the problem's own check says."""
 PLAIN = (bool, int, float, str, type(None))
-WIDER = (torch.float64, torch.float32)
-"""Dtypes in which the reference is exact enough to judge, the best first."""
 
 
 class Problem(Cell):
@@ -34,6 +33,7 @@ class Problem(Cell):
         """Loads the reference, and calls it once. weights: the seed of what is drawn once."""
         asked = Workload(**workload)
         self.reference = reference_of(asked, weights, self.device)
+        self.truth = getattr(self.reference, "truth", self.reference)
         given = drawn(self.reference, seed, self.device)
         arguments = _arguments(given)
         self.packed = is_packed(self.reference)
@@ -52,8 +52,9 @@ class Problem(Cell):
             why_no_check=why_no_check or "",
         )
         self.problem = Brought.of(asked.problem, described.model_dump())
+        self.way, why_inexact = self._way(given)
         self.layout, self.answers = Layout.of(self.problem, self.device), Layout(self.problem.likes)
-        return described
+        return described.model_copy(update={"why_inexact": why_inexact})
 
     def _outputs(self, out: Any) -> list[torch.Tensor]:
         claims, why = outputs_of(out)
@@ -87,9 +88,9 @@ class Problem(Cell):
 
     def expect(self, index: int) -> Expected:
         """What one input set should give."""
-        inputs, call = self.sets[index], self.problem.calling(self.reference)
-        plain = self._outputs(call(*_in(inputs, None)))
-        exact = self._exact(inputs, plain)
+        tensors, call = self.sets[index].tensors, self.problem.calling(self.truth)
+        plain = self._outputs(call(*_copies(tensors)))
+        exact = self._outputs(self.way.outputs(call, tensors)) if self.way else []
         self.outs = [one.contiguous() for one in (*plain, *exact)]
         self.synchronize()
         claims, _ = outputs_of(self.outs)
@@ -100,7 +101,7 @@ class Problem(Cell):
     def check(self, index: int) -> Refused:
         """What it says against the outputs that the trusted process shows, of one input set."""
         described: Described = self.problem.described
-        given = self.problem.filling()(_in(self.sets[index], None))
+        given = self.problem.filling()(_copies(self.sets[index].tensors))
         parts = described.parts or [Part(name="", arguments=len(given), outputs=len(described.outputs))]
         outs = cut([one.clone() for one in self.answer], (part.outputs for part in parts))
         for part, mine, out in zip(parts, cut(given, (part.arguments for part in parts)), outs, strict=True):
@@ -130,25 +131,18 @@ class Problem(Cell):
 
     # --- exact values ---------------------------------------------------------------------------------------------------
 
-    def _exact(self, inputs: Inputs, plain: list[torch.Tensor]) -> list[torch.Tensor]:
-        """The outputs in a higher precision; none if the reference cannot be computed in one."""
-        floating = [one for one in plain if one.is_floating_point()]
-        if all(one.dtype == WIDER[0] for one in floating):
-            return plain if floating else []
-        for dtype in WIDER:
-            if all(dtype.itemsize > one.element_size() for one in floating):
-                try:
-                    outs = self._outputs(self.problem.calling(self.reference.exact(dtype))(*_in(inputs, dtype)))
-                except Exception:  # whatever code that was not made for this dtype raises
-                    continue
-                if [one.dtype for one in outs if one.is_floating_point()] == [dtype] * len(floating):
-                    return outs
-        return []
+    def _way(self, given: list[Any]) -> tuple[Way | None, str]:
+        """How the reference gives exact outputs; or why it cannot."""
+        tensors, call = [one for one in given if isinstance(one, torch.Tensor)], self.problem.calling(self.truth)
+        plain = self._outputs(call(*_copies(tensors)))
+        try:
+            return way_of(call, tensors, plain, self._outputs), ""
+        except Inexact as error:
+            return None, str(error)[:MOST_SAID]
 
 
-def _in(inputs: Inputs, dtype: torch.dtype | None) -> list[torch.Tensor]:
-    """Copies of the tensors; floating-point ones in another dtype."""
-    return [one.to(dtype, copy=True) if dtype and one.is_floating_point() else one.clone() for one in inputs.tensors]
+def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return [one.clone() for one in tensors]
 
 
 def _arguments(given: list[Any]) -> list[Argument]:

@@ -15,12 +15,13 @@ from kernels.contract.isolation import Batches, Isolation
 from kernels.host.airlock import Facts
 from kernels.parent import rounds
 from kernels.parent.arm import Arm
+from kernels.parent.batches import checked_calls
 from kernels.parent.checking import drawn_again
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.drive import AA, Drive, kernel_of
 from kernels.parent.engine import Timed
 from kernels.parent.groups import Group
-from kernels.parent.isolated_session import LIMIT_S, IsolatedSession
+from kernels.parent.isolated_session import LIMIT_S, VERIFY_CALLS, IsolatedSession
 from kernels.parent.problem_session import ProblemFailed
 from kernels.parent.problem_tests import has_tests, outcomes, tell
 from kernels.parent.reading import Reading, joined, of_one_baseline
@@ -198,7 +199,13 @@ class IsolatedRun(WorkloadRun):
             if number == 0:
                 arm.facts["compile_s"] = took_s
             self._step(arm, f"verify {number + 1} of {self.plan.verify_seeds}")
-        arm.judged(self._judge(arm.name, readings, slot.flags))
+        verdict = self._judge(arm.name, readings, slot.flags)
+        if self.plan.verify_only and verdict["correct"] is not False:  # else timed batches show it
+            calls = checked_calls(took_s / VERIFY_CALLS, self.session.room)
+            reading = self.session.batch_on(arm.name, calls, self.session.fresh_seed(), "normal")
+            readings += [] if slot.shared else [reading]  # its values may be those of a later call: that is said then
+            verdict = self._judge(arm.name, readings, slot.flags)
+        arm.judged(verdict)
         if arm.name in self.context.on_tests:
             tell(self.context.on_tests[arm.name], arm)
         self._say_own_check(arm, slot)
@@ -206,6 +213,8 @@ class IsolatedRun(WorkloadRun):
     def _say_own_check(self, arm: Arm, slot: Slot) -> None:
         if self.session.source:
             arm.correctness["own_check"] = self.session.source.own_check(slot.refused)
+            if arm.correctness["correct"] is None and (why := self.session.source.described.why_inexact):
+                arm.correctness["why"] = f"its reference has no exact answer: {why}"
 
     def _estimate(self, arm: Arm) -> None:
         """On a GPU batches are captured graphs, if the baseline can be captured; a kernel that cannot is left out."""

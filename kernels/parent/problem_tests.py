@@ -21,7 +21,7 @@ from kernels.parent.session import ERROR_TAIL
 from kernels.parent.slot import Slot
 from kernels.workload import Workload
 
-RIGHT, UNKNOWN = "right", "not judged: its reference has no higher precision"
+RIGHT, UNKNOWN = "right", "not judged: its reference has no exact answer"
 
 
 def has_tests(workload: Workload) -> bool:

@@ -33,11 +33,12 @@ class Reference:
         custom: Callable[..., Mapping[str, Any]] | None = None,
         lengths: dict[str, dict[str, float]] | None = None,
         names: Sequence[str] = (),
+        by_name: Sequence[str] = (),
     ) -> None:
         """cases: inputs of its workloads, by name. file: in the folder of the tensors that workloads give. custom: makes inputs
         from axes and numbers, and a device; lengths: these, by the names of workloads. names: of the outputs, where run returns
-        them by name."""
-        run = in_order(run, names)
+        them by name. by_name: of the inputs, where run takes them by name."""
+        run = in_order(named(run, by_name), names)
         self.run, self.said, self.device = run, inputs, device
         self.cases, self.folder = cases or {}, Path(file).parent
         self.given: dict[str, torch.Tensor] = {}
@@ -96,9 +97,17 @@ class Reference:
             return torch.randint(low, high, shape, device=self.device, dtype=dtype)
         return torch.randn(shape, device=self.device).to(dtype)
 
-    def exact(self, dtype: torch.dtype) -> Callable[..., Any]:
-        """It has no weights: it follows its inputs."""
-        return self.run
+
+def named(run: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
+    """A function of arguments with these names as one of their values in this order."""
+    if not names:
+        return run
+
+    @functools.wraps(run)
+    def positional(*given: Any) -> Any:
+        return run(**dict(zip(names, given, strict=True)))
+
+    return positional
 
 
 def in_order(run: Callable[..., Any], names: Sequence[str]) -> Callable[..., Any]:
@@ -123,21 +132,23 @@ def solution(
     device: str,
     expressions: Mapping[str, str] | None = None,
     names: Sequence[str] = (),
+    by_name: Sequence[str] = (),
 ) -> Callable[..., Any]:
     """A solution; one that writes into its last arguments gets new outputs there, within the call. inputs: their number; or
     themselves, whose shapes name the axes that workloads give. expressions: of axes that follow from these. names: as in
-    Reference."""
-    run = in_order(run, names)
+    Reference. by_name: of all arguments, where it takes them by name."""
+    taken = len(by_name) or len(inspect.signature(run).parameters)
+    run = in_order(named(run, by_name), names)
     count = inputs if isinstance(inputs, int) else len(inputs)
-    if len(inspect.signature(run).parameters) != count + len(outputs):
+    if taken != count + len(outputs):
         return run
-    named = [] if isinstance(inputs, int) else [one["shape"] or [] for one in inputs]
+    shapes = [] if isinstance(inputs, int) else [one["shape"] or [] for one in inputs]
     computed = expressions or {}
     open_axes = {axis for one in outputs for axis in one["shape"] or () if axis in computed}
     likes = [(one["shape"] or [], getattr(torch, one["dtype"])) for one in outputs]
 
     def returning(*given: Any) -> Any:
-        lengths = {axis: size for axes, one in zip(named, given, strict=False) if axes
+        lengths = {axis: size for axes, one in zip(shapes, given, strict=False) if axes
                    for axis, size in zip(axes, one.shape, strict=True)}  # fmt: skip
         for axis in open_axes - lengths.keys():
             lengths[axis] = length_of(computed[axis], lengths)

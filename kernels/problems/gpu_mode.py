@@ -66,10 +66,6 @@ class Reference:
         self.packed = packed
         return list(data) if isinstance(data, tuple | list) else [data]
 
-    def exact(self, dtype: torch.dtype) -> Callable[[Any], Any]:
-        """It has no weights: it follows the data."""
-        return self.call
-
     def why_wrong(self, data: Any, outs: list[Any]) -> str:
         """What the problem's own check says against the outputs of one call; empty: they are right."""
         assert self.check is not None

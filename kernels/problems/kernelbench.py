@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -38,39 +38,28 @@ class Reference:
         given = file["get_init_inputs"]() if "get_init_inputs" in file else []
         self.arguments = given if isinstance(given, dict) else list(given)
         self.model = made(file["Model"], self.arguments, seed, device)
-        self._exact: dict[torch.dtype, torch.nn.Module] = {}
 
     def __call__(self, *inputs: Any) -> Any:
         return self.model(*inputs)
+
+    def truth(self, *inputs: Any) -> Any:
+        """The same for a comparison: the model is afterwards as it was, in whatever dtype it was called."""
+        modules = list(self.model.modules())
+        before = [(dict(vars(module)), dict(module._buffers)) for module in modules]
+        try:
+            return self.model(*inputs)
+        finally:
+            for module, (own, buffers) in zip(modules, before, strict=True):
+                vars(module).clear()
+                vars(module).update(own)
+                module._buffers.clear()
+                module._buffers.update(buffers)
 
     def inputs(self, seed: int) -> list[Any]:
         """The arguments of a seed. What is drawn without a device is drawn on this one."""
         torch.manual_seed(seed)
         with torch.device(self.device):
             return list(self.file["get_inputs"]())
-
-    def exact(self, dtype: torch.dtype) -> Callable[..., Any]:
-        """The same with weights of another dtype."""
-        if dtype not in self._exact:
-            self._exact[dtype] = converted(self.model, dtype)
-        return self._exact[dtype]
-
-
-def converted(model: torch.nn.Module, dtype: torch.dtype) -> torch.nn.Module:
-    """A copy with another dtype: also of tensors that are no parameter and no buffer, such as the first state of an LSTM,
-    which `to` leaves as they are."""
-
-    def in_dtype(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            return value.to(dtype) if value.is_floating_point() else value
-        return type(value)(map(in_dtype, value)) if type(value) in (list, tuple) else value
-
-    copied = copy.deepcopy(model).to(dtype)
-    for module in copied.modules():
-        for name, value in list(vars(module).items()):
-            if isinstance(value, torch.Tensor) or type(value) in (list, tuple):
-                vars(module)[name] = in_dtype(value)
-    return copied
 
 
 def reference(file: Namespace, seed: int, device: str) -> Reference:

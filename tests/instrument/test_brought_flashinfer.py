@@ -17,6 +17,7 @@ from bringing import (
 
 from kernels.contract.arm_result import Status
 from kernels.formats.bringing import cases_of, dtype_of, pair_in
+from kernels.formats.definitions import names_for
 from kernels.formats.safetensors import text_of
 from kernels.problems import flashinfer
 from kernels.submission import Unreadable, kernel_of
@@ -133,6 +134,57 @@ def test_workloads_give_lengths_of_axes_numbers_and_tensors():
     for event in (small, large):
         assert [one.status for one in event.results] == [Status.OK, Status.OK], [one.why for one in event.results]
     assert measured(*submissions_of(gather(workload(9, 5), content=WRONG))).results[-1].status == Status.INCORRECT
+
+
+CASTS = """import torch
+
+
+def run(table, index, shift, scale):
+    assert table.dtype == torch.float16
+    return (table[index].to(torch.float32) * scale + shift[:, None]).to(torch.float16)
+"""
+
+
+@SLOW
+@pytest.mark.parametrize(
+    ("content", "right"),
+    [
+        (INTO, True),
+        (
+            "def run(*, shift, scale, table, index):\n    return (table.float()[index] * scale + shift[:, None]).half()\n",
+            True,
+        ),
+        (
+            "def run(table, index, shift, scale):\n    return (table.float()[index] * scale).half() + shift[:, None] * 1.01\n",
+            False,
+        ),
+        (WRONG, False),
+    ],
+)
+def test_a_reference_that_casts_its_result_is_judged(content, right):
+    """It has no answer in float64 of its own: correctness was unknown."""
+    files = gather(workload(9, 5), content=content)
+    files["gather_h16.json"] = json.dumps(GATHER | {"reference": CASTS})
+    problem, kernel = submissions_of(files)
+    assert judged(problem, kernel)["correct"] is right
+    assert ("by_name=['table', 'index', 'shift', 'scale'])" in kernel.files["main.py"]) == ("*" in content[:10])
+
+
+@pytest.mark.parametrize(
+    ("head", "into", "names"),
+    [
+        ("def run(a, b)", True, []),
+        ("def run(a, b, *, eps=1)", True, []),
+        ("def run(a, b, **more)", True, []),
+        ("def run(a, *, b)", True, ["a", "b"]),
+        ("def run(*, a, b, out)", False, ["a", "b", "out"]),
+        ("def run(**all)", True, ["a", "b", "out"]),
+        ("def run(**all)", False, ["a", "b"]),
+        ("def other(**all)", True, []),
+    ],
+)
+def test_arguments_are_named_where_they_must_be(head, into, names):
+    assert names_for(f"{head}:\n    pass\n", "run", ["a", "b"], ["out"], into) == names
 
 
 @SLOW

@@ -132,8 +132,11 @@ def test_sixteen_bits_are_judged_as_such():
 
 @SLOW
 def test_a_reference_that_has_no_higher_precision_gives_no_word_on_correctness():
-    found = judged(*only("x.float() * 2", "torch.randn(8, 32)"))
+    problem, kernel = only("x.view(torch.int32).float() * 2", "torch.randn(8, 32)")
+    found = judged(problem, kernel)
     assert found["correct"] is None and not found["why"]
+    with session_of(problem, kernel) as session:
+        assert session.source.described.why_inexact == "TypeError: it reads the bits of its numbers"
 
 
 # --- a problem that is wrong, or hostile ------------------------------------------------------------------------------
