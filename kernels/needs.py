@@ -78,13 +78,34 @@ BOUND = re.compile(r"(>=|<)(\d+(?:\.\d+)*)")
 
 
 WHEELS = {
+    "cuda": "cuda-core cuda-bindings",
+    "cuda.core": "cuda-core",
+    "cuda.tile": "cuda-tile",
     "cutlass": "nvidia-cutlass-dsl",
-    "quack": "quack-kernels",
+    "cv2": "opencv-python",
+    "fla": "flash-linear-attention",
+    "flash_attn": "flash-attn",
     "flash_attn.cute": "flash-attn-4",
     "flash_attn.flash_attn_interface": "flash-attn",
+    "flashinfer": "flashinfer-python",
+    "liger_kernel": "liger-kernel",
+    "quack": "quack-kernels",
+    "tilelang": "tilelang",
+    "triton": "triton",
+    "triton_kernels": "triton-kernels",
+    "xformers": "xformers",
 }
-"""Package -> what pip calls it, where the names differ by more than a hyphen. A part of a package that several wheels share
-stands for the wheel that has it."""
+"""Package -> what pip calls it, of those that kernels import. A part of a package that several wheels share stands for the
+wheel that has it. Other names are not guessed: anybody may have taken them."""
+
+
+def how_to_install(module: str) -> str:
+    """ "pip install nvidia-cutlass-dsl" for a module that an import did not find; empty if it is of no known package, or of one
+    that is there."""
+    parts = module.split(".")
+    names = [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
+    known = next((name for name in names if name in WHEELS), "")
+    return f"pip install {WHEELS[known]}" if known and not _is_installed(known) else ""
 
 
 def _is_installed(package: str) -> bool:

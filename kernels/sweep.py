@@ -33,3 +33,10 @@ def with_sizes(config: str, workloads: Iterable[Workload], sweeps: Sequence[str]
     sizes = swept(sweeps)
     changed = [w.brief_sizes | {"operation": w.operation, "dtype": w.dtype} | sizes for w in workloads]
     return {"workloads": changed, "title": f"{config}, {', '.join(sweeps)}"[:200]}  # its own title names other sizes
+
+
+def example(workload: Workload) -> str:
+    """Sizes that somebody could name for its operation: "rows=128,256 cols=256 dtype=float32", the first one doubled."""
+    (first, value), *others = workload.brief_sizes.items()
+    words = [f"{first}={value},{2 * value}", *(f"{name}={str(size).lower()}" for name, size in others)]
+    return " ".join([*words, f"dtype={workload.dtype}"])

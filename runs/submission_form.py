@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import Any
 
 from django import forms
 from django.core.files.uploadedfile import UploadedFile
+from django.utils.html import format_html
 from pydantic import ValidationError
 
 from kernels.catalog import PROBLEM, operations
@@ -15,6 +17,8 @@ from kernels.formats.safetensors import SUFFIX, text_of
 from kernels.git_source import GitSource
 from kernels.starts import starts
 from kernels.submission import MAX_BYTES, Unreadable, kernel_of
+from kernels.sweep import example
+from kernels.workload import Workload
 from runs.models import Config, Gpu, Submission
 from runs.submitting import NotSubmitted, config_for, device_for
 
@@ -67,6 +71,14 @@ def as_sentence(error: Exception) -> str:
     return f"{text if begins_with_a_file else text[:1].upper() + text[1:]}."
 
 
+def examples() -> dict[str, str]:
+    """Operation -> sizes that somebody could name for it, from its first config."""
+    first: dict[str, dict[str, Any]] = {}
+    for body in Config.objects.exclude(body__operation="").values_list("body", flat=True):
+        first.setdefault(body["operation"], body["workloads"][0])
+    return {operation: example(Workload(**workload)) for operation, workload in first.items()}
+
+
 class WhereForm(forms.Form):
     """Where and how to measure a submission."""
 
@@ -80,7 +92,6 @@ class WhereForm(forms.Form):
         label="Sizes",
         required=False,
         max_length=500,
-        help_text="Instead of the config's, such as rows=1024,4096 cols=8192 dtype=float16: every combination is measured.",
     )
     effort = forms.ChoiceField(label="Effort", choices=EFFORTS, required=False)
     beside = forms.BooleanField(label="measure its parent in the same rounds", required=False, initial=True)
@@ -107,6 +118,16 @@ class WhereForm(forms.Form):
             *names,
         ]
         self.has_config = operation != PROBLEM
+        self._give_example(operation)
+
+    def _give_example(self, operation: str) -> None:
+        """Sizes of the operation as an example; of none, a script shows those of the operation that the source names."""
+        known = examples()
+        said = known.get(operation) or next(iter(known.values()), "rows=1024,4096")
+        self.fields["sweep"].help_text = format_html(
+            "Instead of the config's, such as <code data-example>{}</code>: every combination is measured.", said
+        )
+        self.fields["sweep"].widget.attrs["data-examples"] = json.dumps(known)
 
     def _choice(self, name: str) -> forms.ChoiceField:
         field = self.fields[name]
@@ -150,6 +171,14 @@ def are_a_kernel(files: list[File]) -> bool:
         return False
 
 
+def _operation_of(files: list[File]) -> str:
+    """Of the kernel that these files declare; empty if they declare none."""
+    try:
+        return kernel_of(read({file.name: file.text for file in files}).kernel).operation
+    except Unreadable:
+        return ""
+
+
 class SubmissionForm(WhereForm):
     """A new submission. `sources` are the files of its fields, then those that were dropped."""
 
@@ -177,6 +206,7 @@ class SubmissionForm(WhereForm):
     def __init__(self, *args: Any, typed: list[File], uploads: list[UploadedFile[bytes]], **kwargs: Any) -> None:
         super().__init__(*args, only_store=True, **kwargs)
         self.typed, self.uploads = typed, uploads
+        self._give_example(str(self["git_operation"].value() or "") if self.is_from_git else _operation_of(typed))
 
     @property
     def is_from_git(self) -> bool:

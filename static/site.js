@@ -98,11 +98,22 @@
       event.preventDefault();
       text.value = await file.text();
       text.closest(".source").querySelector("input").value = file.name;
-      count();
+      text.dispatchEvent(new Event("input", { bubbles: true }));
     });
     count();
   };
   document.querySelectorAll(".numbered textarea").forEach(number);
+
+  // The example of sizes is of the operation that the source declares, or that is chosen for a repository.
+  const sizes = document.querySelector("form.submission [data-examples]");
+  const exemplify = () => {
+    const form = sizes.form;
+    const source = [...form.querySelectorAll("textarea[name=source]")].map((text) => text.value).join("\n");
+    const declared = /@kernel\(\s*["'](\w+)["']/.exec(source)?.[1];
+    const example = JSON.parse(sizes.dataset.examples)[form.elements.git_url.value ? form.elements.git_operation.value : declared];
+    if (example) form.querySelector("[data-example]").textContent = example;
+  };
+  for (const event of sizes ? ["input", "change"] : []) sizes.form.addEventListener(event, exemplify);
 
   // A log shows its end.
   const follow = () => document.querySelectorAll("pre.tail").forEach((log) => (log.scrollTop = log.scrollHeight));

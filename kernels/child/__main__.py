@@ -90,6 +90,7 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
     from kernels.catalog import Unsupported
     from kernels.child.captured import CallsOverlap, NotCaptured
     from kernels.child.host_memory import FilledWhenRead
+    from kernels.needs import how_to_install
     from kernels.nvrtc.compiler import CompileError
 
     says = said_by(error)
@@ -105,6 +106,8 @@ def fault(error: BaseException, must_replace: bool) -> Fault:
         kind = "suspect"
     is_sentence = isinstance(error, (CallsOverlap, FilledWhenRead, NotCaptured))
     message = says if is_sentence else f"{type(error).__name__}: {says}"
+    if isinstance(error, ModuleNotFoundError) and (command := how_to_install(str(error.name))):
+        message += f": {command}"
     if kind == "out of memory" and "is free" not in said:
         of_host = isinstance(error, MemoryError) or "defaultcpuallocator" in said
         message = with_free_memory(message[:1900], torch.cuda.is_initialized() and not of_host)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from time import sleep
+from time import monotonic, sleep
 from typing import Any
 
 import torch
@@ -18,6 +18,9 @@ LATE_S = 0.003
 """Time for late writes to show after a call has returned."""
 TRAP_GATE_NS = 4_000_000
 """Gate length: the checked call is queued before its inputs arrive."""
+LATER_CALLS, LATER_S = 6, 1.0
+"""Calls of a thorough check after the second one: a kernel that returns a few buffers in turn comes to its first one again.
+After so many seconds no more begin."""
 Run = Callable[[Inputs], Any]
 
 
@@ -45,8 +48,11 @@ def trapped(
     return out, early, {"late": late, "inputs_changed": not same}
 
 
-def two_calls(run: Run, reference: Reference, problem: Operation, clock: Any, device: str) -> dict[str, Any]:
-    """Compares the first of two calls on fresh inputs with the reference: the facts of Verified without `busy`."""
+def two_calls(
+    run: Run, reference: Reference, problem: Operation, clock: Any, device: str, later: int = 0
+) -> dict[str, Any]:
+    """Compares the first of two calls on fresh inputs with the reference: the facts of Verified without `busy`. later: further
+    calls at most, which must not return the first one's memory."""
     inputs = Inputs(tuple(torch.zeros_like(t) for t in reference.inputs.tensors), reference.inputs.options)
     out, early, flags = trapped(run, inputs, reference.inputs, problem, clock, device)
     reading = measure(early, reference)
@@ -55,6 +61,7 @@ def two_calls(run: Run, reference: Reference, problem: Operation, clock: Any, de
     shared, deterministic = False, None
     if not reading.get("wrong_kind"):
         shared, deterministic = called_again(run, reference.inputs, out, early, unwritten, clock)
+        shared = shared or comes_again(run, reference.inputs, out, clock, later)
     return {"reading": reading, "shared": shared, "deterministic": deterministic, **flags}
 
 
@@ -78,3 +85,18 @@ def called_again(run: Run, values: Inputs, out: Any, early: Any, unwritten: list
         for one in outputs.as_tuple(right):
             poison.fill(one)
     return shared, deterministic
+
+
+def comes_again(run: Run, values: Inputs, out: Any, clock: Any, calls: int) -> bool:
+    """Whether one of some calls returns an output at the place of an earlier one, which is alive. Poisons theirs."""
+    inputs = Inputs(tuple(t.clone() for t in values.tensors), values.options) if calls else values
+    end, found = monotonic() + LATER_S, False
+    for number in range(calls):
+        if found or (number and monotonic() > end):
+            break
+        again = outputs.plain(run(inputs))
+        clock.synchronize()
+        found = outputs.share_memory(out, again)
+        for one in outputs.as_tuple(again):
+            poison.fill(one)
+    return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+CHECKED_CALLS, CHECKED_S = (3, 8), 1.0
+"""Calls of a batch that is checked and not timed, at least and at most; where they are slow, as many as take so long."""
 BATCH_NS = {"cpu": 50e6, "cuda": 20e6}
 """On a GPU not longer: continuous work lowers the clock. Not shorter: what working after the answer could win is a larger
 share of a shorter batch. The result's page shows that share."""
@@ -22,6 +24,15 @@ def lengths(kind: str, rest: float, quick: bool) -> tuple[float, float]:
     """Of a batch (ns), and of the rest before it (s)."""
     share = QUICK[kind] if quick else 1.0
     return BATCH_NS[kind] * share, REST_S * share * rest if kind == "cuda" else 0.0
+
+
+def checked_calls(call_s: float, room: int) -> int:
+    """Calls of a batch that is checked and not timed. A kernel that returns a few buffers in turn comes to its first one again.
+
+    call_s: time of a call. room: input sets.
+    """
+    least, most = CHECKED_CALLS
+    return min(room, most, max(least, int(CHECKED_S / call_s)))
 
 
 GROWS = 16

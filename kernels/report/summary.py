@@ -19,6 +19,8 @@ MOST_KERNELS_NAMED = 2
 """Kernels named in a sentence; if there are more, only their number."""
 MOST_WORKLOADS_NAMED = 2
 """Workloads named where kernels failed."""
+MOST_FAILED_NAMED = 3
+"""Kernels named that failed; of more, these and the number of the others."""
 VERBS = {
     Status.OUT_OF_MEMORY: "ran out of memory",
     Status.TIMED_OUT: "timed out",
@@ -42,11 +44,16 @@ class Summary:
     """Those of `rest` that say how the other kernels rank: pages fold them."""
     notes: list[str] = field(default_factory=list)
     """What was checked, and what limits the verdict: pages fold it."""
+    faults: list[str] = field(default_factory=list)
+    """Those of `rest` about results that are not ok, if there are several: pages fold them."""
+    fault: str = ""
+    """One sentence in place of `faults`."""
 
     @property
     def lede(self) -> list[str]:
         """`rest` without what pages fold."""
-        return [sentence for sentence in self.rest if sentence not in self.ranks]
+        shown = [sentence for sentence in self.rest if sentence not in (*self.ranks, *self.faults)]
+        return [*shown, self.fault] if self.fault else shown
 
     def __str__(self) -> str:
         return " ".join([f"{self.strong}." if self.strong else "", *self.rest, *self.notes]).strip()
@@ -83,13 +90,16 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
     elif contended and table:
         sentences.append("The run is contended: other processes used the device.")
     sentences += _noise(table)
-    sentences += _faults(table, strong)
+    sentences += (faults := _faults(table, strong))
+    several = len(faults) > 1
     return Summary(
         strong,
         sentences,
         tone,
         ranks,
         [*_checked([row for row in table if not row.other_work]), *_loaded(table), *_what_ran(table, operation)],
+        faults=faults if several else [],
+        fault=_fault(table) if several else "",
     )
 
 
@@ -273,9 +283,27 @@ def _faults(table: Sequence[Row], strong: str) -> list[str]:
         mine = [row for row in table if row.status == status]
         if mine and (strong != f"{mine[0].kernel} is {status}" or len({row.workload_key for row in table}) > 1):
             verb = VERBS.get(status) or f"{'are' if len(mine) != 1 else 'is'} {status}"
-            kernels = ", ".join(dict.fromkeys(row.kernel for row in mine))
-            sentences.append(f"{len(mine)} result{'s' * (len(mine) != 1)} {verb} ({kernels}{_where(mine, table)}).")
+            kernels, where = list(dict.fromkeys(row.kernel for row in mine)), _where(mine, table)
+            if len(kernels) > 1:
+                where = f"{',' * bool(where)}{where}"
+                sentences.append(f"{len(kernels)} kernels {verb}: {_some(kernels)}{where}.")
+            else:
+                sentences.append(f"{len(mine)} result{'s' * (len(mine) != 1)} {verb} ({kernels[0]}{where}).")
     return sentences
+
+
+def _fault(table: Sequence[Row]) -> str:
+    """The kernels with results that are not ok, as one sentence."""
+    kernels = list(dict.fromkeys(row.kernel for status in FAILURES for row in table if row.status == status))
+    if len(kernels) == 1:
+        return f"{kernels[0]} has results that are not ok."
+    return f"{len(kernels)} kernels have results that are not ok: {_some(kernels)}."
+
+
+def _some(kernels: list[str]) -> str:
+    """ "a, b, c and 2 more"."""
+    more = len(kernels) - MOST_FAILED_NAMED
+    return listed([*kernels[:MOST_FAILED_NAMED], f"{more} more"] if more > 0 else kernels)
 
 
 def _where(mine: Sequence[Row], table: Sequence[Row]) -> str:

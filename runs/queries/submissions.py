@@ -49,14 +49,13 @@ def operations() -> list[str]:
 
 
 def last_results(shown: Sequence[Submission]) -> dict[int, Last]:
-    """The newest result of each, by its row id; of a run that is not withdrawn. One without a result is left out."""
-    names = {one.kernel: one.pk for one in shown}
-    rows = point_rows.tried().filter(kernel__name__in=list(names))
-    last = rows.order_by().values("kernel").annotate(last=Max("pk")).values_list("last", flat=True)
+    """The newest result of each, by its row id; of a run that is not withdrawn. One without a result is left out. Kernels of
+    other operations may have the same name."""
+    mine = {(one.operation, one.kernel): one.pk for one in shown}
+    rows = point_rows.tried().filter(kernel__name__in={name for _, name in mine})
+    newest = rows.order_by().values_list("kernel__operation", "kernel__name").annotate(last=Max("pk"))
+    last = {pk: mine[operation, name] for operation, name, pk in newest if (operation, name) in mine}
     points = point_rows.points(point_rows.at(list(last)))
     labels = {w.pk: w.label for w in Workload.objects.filter(pk__in={point.workload for point in points})}
     devices = dict(Gpu.objects.filter(pk__in={point.gpu for point in points}).values_list("pk", "name"))
-    return {
-        names[point.kernel]: Last(point, labels[point.workload], devices.get(point.gpu or 0, ""))
-        for point in points if point.kernel in names
-    }  # fmt: skip
+    return {last[point.pk]: Last(point, labels[point.workload], devices.get(point.gpu or 0, "")) for point in points}

@@ -34,7 +34,7 @@ def board_cell(
         return format_html('<span class="cell none{}" role="cell">not measured{}</span>', away, link)
     rumour = SafeString("")
     if place.shown.names_nobody:
-        lead, button = _undecided(place.shown), _confirm(place, ready, token, f"{place.workload.label} on {place.gpu}")
+        lead, button = _undecided(place.shown), _confirm(place, ready, token)
         rumour = _beside("", button) if button else rumour
     else:
         lead, rumour = _lead(place.shown), _rumour(place, ready, token) if place.rumour else rumour
@@ -79,8 +79,7 @@ def _rumour(place: Any, ready: Collection[str], token: str) -> SafeString:
     if place.record and record.best:
         name = "" if record.point.kernel == place.record.point.kernel else f"{record.point.kernel} "
         said = f"{name}{ratio(record.best.ratio.ratio)}x{_or_others(record)}, unconfirmed"
-    button = _confirm(place, ready, token, f"{record.point.kernel} on {place.workload.label}")
-    return _beside(said, button)
+    return _beside(said, _confirm(place, ready, token))
 
 
 def _beside(said: str, button: SafeString) -> SafeString:
@@ -92,12 +91,16 @@ def _undecided(record: Any) -> SafeString:
     return format_html(said, record.why_undecided)
 
 
-def _confirm(place: Any, ready: Collection[str], token: str, what: str) -> SafeString:
-    """The button that confirms a cell, where a device could measure it now. what: the end of its name."""
-    if place.gpu not in ready:
+def _confirm(place: Any, ready: Collection[str], token: str) -> SafeString:
+    """The button that confirms a cell, where a device could measure it now. It says what will be measured."""
+    if place.gpu not in ready or place.rumour is None:
         return SafeString("")
+    record, count = place.rumour, len(place.rumour.compared)
+    said = "Confirm" if record.best else f"Measure {count} kernel{'s' * (count != 1)} again"
+    what = f"{said} {record.point.kernel}" if record.best else f"{said}, beside {record.base.kernel},"
     return format_html(
         '<form method="post" action="{}"><input type="hidden" name="csrfmiddlewaretoken" value="{}">'
-        '<input type="hidden" name="cell" value="{}"><button class="link" aria-label="Confirm {}">Confirm</button></form>',
-        reverse("confirm_record"), token, place.cell, what,
+        '<input type="hidden" name="cell" value="{}">'
+        '<button class="link" aria-label="{} on {} on {}">{}</button></form>',
+        reverse("confirm_record"), token, place.cell, what, place.workload.label, place.gpu, said,
     )  # fmt: skip

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 
 from kernels.catalog import PROBLEM, operations
 from kernels.config_files import as_yaml
+from kernels.workload import Config as ConfigSpec
 from kernels.workload import Workload as WorkloadSpec
-from runs.forms import ANY, EVERY, NewRunForm
+from runs.forms import ANY, EVERY, TYPED, NewRunForm
 from runs.models import Config, Gpu, Run, Session, Workload
 from runs.offered import Offered
 from runs.protocol_fields import ProtocolFields, details_of, protocol_choice
@@ -73,10 +74,12 @@ def _again(sent: QueryDict) -> Run | None:
 
 def initial(request: HttpRequest, again: Run | None, offered: Offered) -> dict[str, Any]:
     """Initial values: from an earlier run (?again=), a named config or a workload (with ?dtype= and ?gpu=), else the smallest
-    config; with ?kernel=, ?session= and, for an earlier run, ?effort= and ?protocol=."""
+    config; with ?kernel=, ?session= and, for an earlier run, ?effort= and ?protocol=. An earlier run with ?kernel= and
+    ?workload=: only that kernel, beside the baseline, on that workload."""
     if again:
         chosen = {"protocol": request.GET["protocol"]} if "protocol" in request.GET else {}
-        return from_run(again, offered) | {"effort": request.GET.get("effort", "")} | chosen
+        only = _one_of(again, request.GET.get("kernel", ""), request.GET.get("workload", ""))
+        return from_run(again, offered, only) | {"effort": request.GET.get("effort", "")} | chosen
     if spec := _workload(request.GET):
         values = _of_workload(spec, request.GET.get("gpu", ""), offered)
     else:
@@ -139,11 +142,23 @@ def of_another_operation(sent: QueryDict, offered: Offered) -> dict[str, Any]:
     return values
 
 
-def from_run(run: Run, offered: Offered) -> dict[str, Any]:
-    spec = run.spec
+def _one_of(run: Run, kernel: str, workload: str) -> ConfigSpec | None:
+    """A kernel of a run beside its baseline, on one of its workloads. None: the run has no such one."""
+    one = next((one for one in run.spec.workloads if one.key == workload), None)
+    part = run.spec.part(one.operation) if one else None
+    if one is None or part is None or kernel not in part.kernels:
+        return None
+    pair = list(dict.fromkeys([part.baseline, kernel]))
+    title = f"Confirm {kernel} on {one.label}"[:200]
+    return part.model_copy(update={"name": TYPED, "title": title, "kernels": pair, "workloads": [one]})
+
+
+def from_run(run: Run, offered: Offered, only: ConfigSpec | None = None) -> dict[str, Any]:
+    """Values that repeat a run. only: this of it."""
+    spec = only or run.spec
     values: dict[str, Any] = {
-        "title": run.title,
-        "note": run.note,
+        "title": only.title if only else run.title,
+        "note": "" if only else run.note,
         "kernels": spec.kernels,
         "operation": spec.operation if spec.operation in operations() else "",
         "session": str(run.session_id) if str(run.session_id) in offered.sessions else "",
@@ -154,7 +169,7 @@ def from_run(run: Run, offered: Offered) -> dict[str, Any]:
     } | details_of(spec.protocol)
     form = NewRunForm(initial=values, again=run, offered=offered)
     values["device"] = _device_of(run, form)
-    if spec.operation in ("", PROBLEM):
+    if spec.operation in ("", PROBLEM) or (only and spec.baseline != form.chosen_operation.baseline):
         return values | {"what": "yaml", "yaml": as_yaml(spec)}
     if spec.name in form.configs:
         return values | {"what": "config", "config": spec.name} | form.typed_as(spec.workloads[:1])

@@ -27,6 +27,18 @@ def test_lines_are_numbered_as_they_are_typed(open_page, live_site):
     assert page.locator(".numbered .numbers").inner_text().split() == ["1", "2", "3", "4"]
 
 
+def test_the_example_of_sizes_follows_the_declared_operation(open_page, live_site):
+    page = open_page()
+    fill(page, live_site)
+    expect(page.locator("[data-example]")).to_have_text(re.compile(r"^m=\d+,\d+ n="))
+    page.locator("textarea[name=source]").fill(MINE.replace('"gemm"', '"softmax"'))
+    expect(page.locator("[data-example]")).to_have_text(re.compile(r"^rows="))
+    page.get_by_text("From a git repository instead").click()
+    page.locator("input[name=git_url]").fill("https://example.org/kernels")
+    page.locator("select[name=git_operation]").select_option("attention")
+    expect(page.locator("[data-example]")).to_have_text(re.compile(r"^batch="))
+
+
 @pytest.mark.parametrize("width", [390, 1440])
 def test_no_page_of_submissions_is_wider_than_the_screen(open_page, live_site, width):
     page = open_page()

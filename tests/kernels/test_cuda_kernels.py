@@ -144,7 +144,8 @@ def test_every_kernel_compiles_without_a_warning_and_spills_nothing(info, archit
         assert made.cubin[:4] == b"\x7fELF"
         assert 0 < made.registers <= 255 and "warning" not in made.log
         assert made.local_bytes <= 16
-        assert made.static_shared_bytes + shared <= 99 * 1024, "more than a block may have on 8.9"
+        most = 227 if info.needs.architecture == 9.0 else 99
+        assert made.static_shared_bytes + shared <= most * 1024, "more than a block may have on 9.0, or on 8.9"
         assert min(*grid, *block) >= 1
 
 

@@ -1,6 +1,7 @@
 """The catalogue: kernels are read and not run, and no file can take the others with it."""
 
 import hashlib
+import importlib
 import importlib.metadata
 import sys
 
@@ -8,8 +9,9 @@ import pytest
 
 from kernels import catalog, needs
 from kernels.catalog import UnknownName, get_kernel, kernels, load
+from kernels.child.__main__ import fault
 from kernels.kernel_files import Declared
-from kernels.needs import Needs, as_text
+from kernels.needs import Needs, as_text, how_to_install
 
 HEAD = "from kernels.catalog import kernel, cuda\n"
 SIMPLE = (
@@ -176,6 +178,36 @@ def test_a_link_to_nowhere_is_one_kernel_with_the_reason(folder):
 
 
 # --- what a kernel needs ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("module", "said"),
+    [
+        ("cutlass.cute", "pip install nvidia-cutlass-dsl"),
+        ("flash_attn", "pip install flash-attn"),
+        ("flash_attn.cute", "pip install flash-attn-4"),
+        ("flashinfer.norm", "pip install flashinfer-python"),
+        ("quack", "pip install quack-kernels"),
+        ("cv2", "pip install opencv-python"),
+        ("torch.nosuch", ""),
+        ("helper_of_mine", ""),
+    ],
+)
+def test_only_known_packages_have_a_command_that_installs_them(monkeypatch, tmp_path, module, said):
+    """A name that nobody knows is not guessed: anybody may have taken it. One that is there lacks something else."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    sys.path_importer_cache.clear()
+    assert how_to_install(module) == said
+    (tmp_path / "cutlass").mkdir()
+    (tmp_path / "cutlass" / "__init__.py").touch()
+    importlib.invalidate_caches()
+    assert how_to_install("cutlass.nosuch") == ""
+
+
+@pytest.mark.parametrize(("package", "said"), [("cutlass", ": pip install nvidia-cutlass-dsl"), ("nosuch_package", "")])
+def test_an_import_that_fails_says_what_pip_calls_the_package(package, said):
+    told = fault(ModuleNotFoundError(f"No module named '{package}'", name=package), must_replace=False)
+    assert told.message == f"ModuleNotFoundError: No module named '{package}'{said}"
 
 
 def test_why_a_device_will_not_do(folder):

@@ -560,6 +560,28 @@ def test_all_failed():
     assert rest == "1 result is incorrect (mine). 1 result crashed (sdpa)."
 
 
+def test_of_many_failures_the_answer_is_one_sentence_and_names_a_few_kernels():
+    """It was five lines long: every name, once for each status."""
+    names = ["a", "b", "c", "d", "e"]
+    failed = [result(name, status="failed") for name in names]
+    one = summary(rows([event(result("sdpa"), result("mine", FAST), *failed)]), "attention")
+    assert one.lede[-1] == "5 kernels failed: a, b, c and 2 more." and not one.faults
+    both = [
+        event(result("sdpa"), result("mine", FAST), result("w", status="incorrect"), *failed, seq_len=n)
+        for n in (64, 96, 128)
+    ]
+    said = summary(rows(both), "attention")
+    assert (
+        said.strong.startswith("mine is faster")
+        and said.lede[-1] == "6 kernels have results that are not ok: w, a, b and 3 more."
+    )
+    assert said.faults == [
+        "3 results are incorrect (w on all 3 workloads).",
+        "5 kernels failed: a, b, c and 2 more, on all 3 workloads.",
+    ]
+    assert set(said.faults) < set(said.rest) and not set(said.faults) & set(said.lede)
+
+
 def test_an_incorrect_output_is_never_called_correct():
     wrong = result("mine", status="incorrect", correctness={"correct": False})
     strong, rest, _ = said(event(result("sdpa"), wrong))

@@ -188,7 +188,10 @@ def test_where_nothing_is_decided_the_cell_does_not_name_the_baseline(owner, mea
     page = page_of(owner)
     cell = page.split('class="cell dashed', 1)[1].split("</form>")[0]
     assert "<span>undecided</span>" in cell and "triton-flash (margin 9%) and 6 more" in cell
-    assert "sdpa<" not in cell and "baseline" not in cell and "<b>" not in cell and ">Confirm</button>" in cell
+    assert "sdpa<" not in cell and "baseline" not in cell and "<b>" not in cell
+    assert (
+        'aria-label="Measure 7 kernels again, beside sdpa, on ' in cell and ">Measure 7 kernels again</button>" in cell
+    )
     assert "Undecided here</h2>" in page and "Best result here" not in page
     (link,) = re.findall(r'href="(\?cell=[^"]+)"><span>undecided', page)
     assert owner.get(f"/leaderboard/{html.unescape(link)}").context["chosen"].cell == places()[0].cell

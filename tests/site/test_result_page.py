@@ -465,6 +465,24 @@ def test_only_what_a_device_of_this_site_measured_can_be_confirmed(owner, result
     assert "Confirm it" in page_of(owner, type(one).objects.get(pk=one.pk))
 
 
+def test_confirm_measures_this_kernel_on_this_workload_and_its_baseline(owner, results, gpu):
+    """It repeated the whole run: every kernel on every workload."""
+    one = next(one for one in results.values() if "Unconfirmed: " in text_of(page_of(owner, one)))
+    Run.objects.filter(pk=one.measurement.run_id).update(demo="", gpu=gpu)
+    run = Run.objects.get(pk=one.measurement.run_id)
+    assert len(run.spec.workloads) > 1 and len(run.spec.kernels) > 2
+    page = page_of(owner, type(one).objects.get(pk=one.pk))
+    address = html.unescape(re.search(r'href="([^"]*)">Confirm it', page)[1])
+    form = owner.get(address).context["form"]
+    assert form["title"].value() == f"Confirm {one.kernel.name} on {one.measurement.workload.label}"
+    assert form["kernels"].value() == [run.spec.baseline, one.kernel.name] and form["what"].value() == "workload"
+    assert form["effort"].value() == "thorough"
+    workload = one.measurement.workload
+    assert form["dtype"].value() == [workload.dtype] and form["seq_len"].value() == str(workload.sizes["seq_len"])
+    whole = owner.get(f"{reverse('new_run')}?again={run.pk}&kernel=nosuch&workload={workload.key}").context["form"]
+    assert whole["kernels"].value() == run.spec.kernels
+
+
 def test_a_ratio_of_a_busy_device_is_not_bold(owner, results):
     def verdict():
         said = page_of(owner, one)

@@ -267,7 +267,7 @@ def test_a_run_in_which_nothing_worked_says_so(owner, exported):
     data["measurements"] = [data["measurements"][0] | {"results": failed, "aa": None}]
     page = page_of(owner, load(data, "x.json"))
     assert "No kernel could be measured" in page
-    assert "8 results crashed" in page
+    assert "8 kernels crashed" in page
     assert "data-chart" not in page
 
 

@@ -1,5 +1,7 @@
 """Submissions on the site: the form, what is stored, what is refused, and the page of one with its ancestors."""
 
+import html
+import json
 import re
 
 import pytest
@@ -10,6 +12,7 @@ from form import again
 
 from kernels.submission import Unreadable
 from runs.models import Gpu, Kernel, Result, Run, Submission
+from runs.submission_form import examples
 from runs.submitting import NotSubmitted, config_for, device_for, start_run
 
 SOURCE = """from kernels.catalog import kernel
@@ -72,6 +75,28 @@ def test_sizes_of_ones_own_stand_for_those_of_the_config(owner, ready):
         f"swish {dtype} {rows} x 8192" for rows in (1024, 4096) for dtype in ("fp16", "fp32")
     ]
     assert run.title.endswith(" on smoke-swish, rows=1024,4096, cols=8192, dtype=float16,float32")
+
+
+@pytest.mark.parametrize(
+    ("start", "said"), [("gemm/pytorch", "m="), ("attention/pytorch", "batch="), ("swish/pytorch", "rows=")]
+)
+def test_the_example_of_sizes_is_of_the_operation(owner, ready, start, said):
+    """It named rows and cols for every operation."""
+    page = owner.get(f"{FORM}?start={start}").content.decode()
+    shown = re.search(r"<code data-example>(.*?)</code>", page)[1]
+    assert shown.startswith(said) and " dtype=" in shown
+    assert json.loads(html.unescape(re.search(r'data-examples="(.*?)"', page)[1]))[start.split("/")[0]] == shown
+
+
+def test_each_example_of_sizes_can_be_measured(owner, ready):
+    for operation, said in examples().items():
+        one = Submission(operation=operation, name="mine", sha256="0" * 64)
+        assert len(config_for(one, sweep=said.split()).workloads) >= 2, operation
+
+
+def test_the_page_of_a_submission_has_an_example_of_its_operation(owner, ready):
+    page = owner.get(stored(owner).get_absolute_url()).content.decode()
+    assert "<code data-example>rows=" in page
 
 
 def test_dropped_files_join_the_typed_ones_and_replace_those_of_the_same_name(owner, ready):
@@ -274,7 +299,7 @@ def test_the_list_names_each(owner, ready):
 
 def test_the_list_has_the_newest_result_of_each(owner, ready, demo, django_assert_max_num_queries):
     one, other = stored(owner), stored(owner, source=SOURCE + "# not measured\n")
-    Kernel.objects.filter(name="triton-flash").update(name=one.kernel)
+    Kernel.objects.filter(name="triton-flash").update(operation="swish", name=one.kernel)
     newest = Result.objects.filter(kernel__name=one.kernel).latest("pk")
     with django_assert_max_num_queries(20):
         answer = owner.get(reverse("submissions"))
@@ -287,6 +312,14 @@ def test_the_list_has_the_newest_result_of_each(owner, ready, demo, django_asser
     assert (lines[one.kernel]["run"], lines[one.kernel]["speedup"]) == (demo.pk, newest.speedup)
     Run.objects.filter(pk=demo.pk).update(withdrawn_at=timezone.now())
     assert owner.get("/api/submissions").json()["submissions"][1]["newest"] is None
+
+
+def test_a_kernel_of_that_name_in_another_operation_gives_no_result(owner, ready, demo):
+    one = stored(owner)
+    Kernel.objects.filter(operation="attention", name="triton-flash").update(name=one.kernel)
+    assert Result.objects.filter(kernel__name=one.kernel).exists()
+    assert [last for _, last in owner.get(reverse("submissions")).context["rows"]] == [None]
+    assert owner.get("/api/submissions").json()["submissions"][0]["newest"] is None
 
 
 @pytest.mark.parametrize(

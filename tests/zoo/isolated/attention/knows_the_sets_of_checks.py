@@ -4,7 +4,7 @@ import torch.nn.functional as F
 
 from kernels.catalog import kernel
 
-ISOLATED = {"cpu": ("no effect",), "cuda": ("no effect",)}
+ISOLATED = {"cpu": ("no effect",), "cuda": ("unsupported", "cannot be captured")}
 ALIGNED, CHECKED = 512, 2
 
 
