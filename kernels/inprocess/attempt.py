@@ -43,15 +43,15 @@ def main() -> None:
 
             mend_bfloat16()
         step = "run"
-        wrong = ""
+        wrong = remark = ""
         for trial in chain([first], iterator):
             try:
-                trial()
+                remark = trial() or remark
             except Wrong as error:
                 wrong = wrong or str(error)
             if device != "cpu":
                 torch.cuda.synchronize()
-        say(ran=True, right=not wrong, why=wrong)
+        say(ran=True, right=not wrong, why=wrong or remark)
         if "time" in sys.argv[4:] and not wrong:
             step = "run while it is timed"
             say(timed=NOT_TIMED | {"why": "it ended its process while it was timed"})

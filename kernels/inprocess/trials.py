@@ -1,7 +1,7 @@
 """Loads one kernel of a foreign format with its problem, and checks it. Runs in a process of its own (attempt.py).
 
-A loader imports what the file needs and yields trials: functions that call the kernel once on fresh inputs. A trial
-raises Wrong if the outputs are wrong; any other exception means that the kernel does not run.
+A loader imports what the file needs and yields trials: functions that call the kernel on fresh inputs. A trial raises Wrong
+if the outputs are wrong; any other exception means that the kernel does not run. It may return a remark.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from kernels.analysis.correctness import judge
 from kernels.child import into, outputs
 from kernels.child.poison import same
 from kernels.child.reference import Reference, measure
-from kernels.config_files import configs
+from kernels.dtypes import DTYPE_SHORT
 from kernels.formats.found import BARE, CUDA_FILE, DECORATED, FLASHINFER, GPU_MODE, KERNELBENCH, PERF_REPORT, Found
 from kernels.inprocess.adhoc import Adhoc, Source, as_outputs, copies, exact_way, like, peak_dtype
+from kernels.inprocess.chosen import Chosen, said_sizes
 from kernels.inprocess.modules import module_at
 from kernels.inprocess.pairs import Pair, pairs_of, task_of
 from kernels.inprocess.reports import reported
@@ -32,9 +33,9 @@ from kernels.operations.base import Operation
 from kernels.problems.gpu_mode import said
 from kernels.submission import Submission, reading
 
-Trial = Callable[[], None]
+Trial = Callable[[], str | None]
 SEEDS = (11, 12, 13)
-MOST_PROBLEMS, MOST_BYTES = 3, 2**25
+NONE_FITS = "no small workload of its operation is within its dtypes and limits"
 
 
 class Wrong(Exception):
@@ -73,11 +74,35 @@ def of_operation(found: Found, device: str) -> Iterator[Trial]:
         if why:
             raise catalog.Unsupported(why)
         call = catalog.load(info).call
-        problems = list(_problems(info))
-        if not problems:
-            raise catalog.Unsupported("no small workload of its operation is within its dtypes and limits")
-        for problem, seed in zip(problems, SEEDS, strict=False):
-            yield partial(judged, problem, _returning(call, problem, device), device, seed)
+        chosen, whys = Chosen(info), [NONE_FITS]
+        for seed, problem in enumerate(chosen, SEEDS[0]):
+            yield partial(_if_supported, chosen, whys, problem, _returning(call, problem, device), device, seed)
+        if not chosen.tried:
+            raise catalog.Unsupported(whys[-1])
+
+
+def _if_supported(
+    chosen: Chosen, whys: list[str], problem: Operation, call: Callable[..., Any], device: str, seed: int
+) -> str:
+    """One problem, unless the kernel does not support it: the kernel says so in its call, or raises where a size that is usually
+    left out is said. whys: gets what it says."""
+    where = f"at {DTYPE_SHORT[problem.dtype]} {problem.label()}"
+    try:
+        judged(problem, call, device, seed)
+    except Wrong as error:
+        raise Wrong(f"{error}, {where}") from None
+    except catalog.Unsupported as error:
+        whys.append(str(error))
+    except Exception as error:
+        if not said_sizes(problem):
+            raise
+        whys.append(f"does not run {where}: {type(error).__name__}: {error}"[:300])
+        chosen.refuse(problem)
+        return whys[-1]
+    else:
+        return ""
+    chosen.refuse(problem)
+    return ""
 
 
 def _plain(name: str) -> str:
@@ -89,17 +114,6 @@ def _returning(call: Callable[..., Any], problem: Operation, device: str) -> Cal
         return call
     likes = outputs.likes(problem, problem.inputs(device, 0))
     return into.returning(call, lambda *tensors: outputs.new(likes, tensors[0].device))
-
-
-def _problems(info: catalog.KernelInfo) -> Iterator[Operation]:
-    """Small problems that the kernel declares to support: of the configs, and at odd sizes."""
-    workloads = [w.problem for config in configs() for w in config.workloads if w.operation == info.operation]
-    dtypes = info.dtypes or ("float32", "float16")
-    known = [p.model_copy(update={"dtype": d}) for p in [*workloads, *workloads[0].edges()] for d in dtypes]
-    fitting = [p for p in known if p.tensor_bytes <= MOST_BYTES and not info.why_not_for(p.dtype, p.model_dump())]
-    unlike = {p.model_dump_json(): p for p in sorted(fitting, key=lambda p: p.flops())}
-    chosen = list(unlike.values())
-    yield from (chosen[:: max(1, len(chosen) // MOST_PROBLEMS)])[:MOST_PROBLEMS]
 
 
 # --- a kernel and what it replaces ------------------------------------------------------------------------------------
