@@ -128,8 +128,8 @@ def _line(root: Path, found: Found, result: dict[str, Any]) -> str:
     path = Path(found.path)
     shown = path.relative_to(root) if root.is_dir() and path.is_relative_to(root) else path
     word = (
-        "right" if result["right"] else "wrong" if result["ran"] else "loads only" if result["loaded"]
-        else "not judged" if result.get("unfit") else "not loaded" if result["why"] else "not tried"
+        "right" if result["right"] else "wrong" if result["ran"] else "not judged" if result.get("unfit")
+        else "loads only" if result["loaded"] else "not loaded" if result["why"] else "not tried"
     )  # fmt: skip
     what = f"{found.format}{f', {found.operation}' if found.operation else ''}"
     why = f"  {result['why']}" if result["why"] else ""

@@ -24,17 +24,19 @@ from kernels.child.poison import same
 from kernels.child.reference import Reference, measure
 from kernels.dtypes import DTYPE_SHORT
 from kernels.formats.found import BARE, CUDA_FILE, DECORATED, FLASHINFER, GPU_MODE, KERNELBENCH, PERF_REPORT, Found
-from kernels.inprocess.adhoc import Adhoc, Source, as_outputs, copies, exact_way, like, peak_dtype
+from kernels.inprocess.adhoc import Adhoc, Source, Unfit, as_outputs, copies, exact_way, like, peak_dtype
 from kernels.inprocess.chosen import Chosen, said_sizes
 from kernels.inprocess.modules import module_at
-from kernels.inprocess.pairs import Pair, pairs_of, task_of
+from kernels.inprocess.pairs import Pair, Task, pairs_of, task_of
 from kernels.inprocess.reports import reported
 from kernels.operations.base import Operation
-from kernels.problems.gpu_mode import said
+from kernels.problems.gpu_mode import Unclear, why_refused
 from kernels.submission import Submission, reading
 
 Trial = Callable[[], str | None]
 SEEDS = (11, 12, 13)
+MOST_SAID = 300
+"""Characters of what a problem's own check says."""
 NONE_FITS = "no small workload of its operation is within its dtypes and limits"
 
 
@@ -152,11 +154,26 @@ def of_gpu_mode(found: Found, device: str) -> Iterator[Trial]:
     def one(test: dict[str, Any]) -> None:
         data = task.reference.generate_input(**test)
         out = task.kernel(copy.deepcopy(data))
-        if why := said(task.reference.check_implementation(data, out)):
-            raise Wrong(f"its own check says: {why[:300]}")
+        try:
+            why = why_refused(task.reference.check_implementation, data, out)
+            own = why and _of_its_own_output(task, test)
+        except Unclear as error:
+            raise Unfit(str(error)) from None
+        if own:
+            raise Unfit(f"of the reference's own output its check says: {own[:MOST_SAID]}")
+        if why:
+            raise Wrong(f"its own check says: {why[:MOST_SAID]}")
 
     for test in task.tests:
         yield partial(one, test)
+
+
+def _of_its_own_output(task: Task, test: dict[str, Any]) -> str:
+    """What the check of a problem says against its own ref_kernel; empty if it says nothing, or there is none."""
+    if not (reference := getattr(task.reference, "ref_kernel", None)):
+        return ""
+    out = reference(task.reference.generate_input(**test))
+    return why_refused(task.reference.check_implementation, task.reference.generate_input(**test), out)
 
 
 # --- perf_report ------------------------------------------------------------------------------------------------------

@@ -6,11 +6,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
 from kernels.catalog import TESTS
 
 Sizes = dict[str, Any]
+YES_OR_NO = (bool, int, np.bool_, np.integer)
 
 
 class Reference:
@@ -67,16 +69,43 @@ class Reference:
         return list(data) if isinstance(data, tuple | list) else [data]
 
     def why_wrong(self, data: Any, outs: list[Any]) -> str:
-        """What the problem's own check says against the outputs of one call; empty: they are right."""
+        """What the problem's own check says against the outputs of one call; empty: they are right. Raises Unclear."""
         assert self.check is not None
-        return said(self.check(data, tuple(outs) if self.several else outs[0]))
+        return why_refused(self.check, data, tuple(outs) if self.several else outs[0])
+
+
+class Unclear(ValueError):
+    """A check whose answers cannot be read. The message says why."""
+
+
+def why_refused(check: Callable[..., Any], data: Any, out: Any) -> str:
+    """What a check_implementation says against what a kernel returned, which may be an exception; empty: it is right. Raises
+    Unclear."""
+    try:
+        answer = check(data, out)
+    except Exception as error:  # an assertion, or whatever else it raises
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    return said(answer)
 
 
 def said(answer: Any) -> str:
-    """Why outputs are wrong, from the answer of a check_implementation: (whether they are right, why not), why not alone, or
-    whether they are right. Empty if they are right."""
-    if isinstance(answer, tuple):
-        right, why = answer
-    else:
-        right, why = (not answer, answer) if isinstance(answer, str) else (answer is not False, "")
+    """Why outputs are wrong, from the answer of a check_implementation: whether they are right, alone or with why not; why not, a
+    sentence or a list; or None, if it raises where they are wrong. Empty if they are right. Raises Unclear."""
+    if answer is None:
+        return ""
+    if isinstance(answer, str):
+        return answer.strip()
+    if isinstance(answer, list) and all(isinstance(one, str) for one in answer):
+        return "; ".join(answer).strip() or ("wrong" if answer else "")
+    right, why = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, "")
+    if not (isinstance(right, YES_OR_NO) or (isinstance(right, torch.Tensor) and right.ndim == 0)):
+        raise Unclear(f"its check answers with {kind_of(answer)}: it must say whether outputs are right, or why not")
     return "" if right else str(why or "wrong").strip()
+
+
+def kind_of(answer: Any) -> str:
+    """ "a dict", "a tuple of 3" """
+    name = type(answer).__name__
+    size = f" of {len(answer)}" if isinstance(answer, tuple | list) else ""
+    size = f" of shape {tuple(answer.shape)}" if isinstance(answer, torch.Tensor) else size
+    return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}{size}"

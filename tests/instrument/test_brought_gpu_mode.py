@@ -165,6 +165,9 @@ ONLY_SIGN = "    return bool((output >= 0).all()), 'a row is negative'\n"
         (ONLY_SIGN, True, "not called: of the reference's own output it says: a row is negative", ""),
         ("    same = torch.equal(output, ref_kernel(data))\n    return same, f'{output.dtype} is not bit by bit'\n", False,
          "wrong: torch.float32 is not bit by bit", "the problem's own check says: torch.float32 is not bit by bit"),
+        ("    return {'passed': torch.equal(output, ref_kernel(data))}\n", True, "not called: its check answers with a dict", ""),
+        ("    return [] if torch.equal(output, ref_kernel(data)) else ['not bit by bit']\n", False, "wrong: not bit by bit",
+         "the problem's own check says: not bit by bit"),
         ("    assert torch.equal(output, ref_kernel(data))\n", False, "wrong: AssertionError", "the problem's own check says"),
     ],
 )  # fmt: skip
