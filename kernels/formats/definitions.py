@@ -17,6 +17,8 @@ LONGEST_AXIS = 2**31
 VAR_AXIS = 1024
 """Length of an axis that the definition leaves open, where no workload gives one."""
 FLOATING = ("float16", "bfloat16", "float32", "float64")
+DTYPE = re.compile(r"bool|u?int(?:8|16|32|64)|b?float16|float(?:32|64)|float8_\w+|float4_\w+|complex(?:32|64|128)")
+"""Names of PyTorch's dtypes."""
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
 OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
@@ -86,22 +88,27 @@ class Solution:
 
 def definition_in(text: str, name: str) -> Definition:
     """Raises Unreadable. name: of the file, for the message."""
-    said = json.loads(text)
+    said, file = json.loads(text), PurePosixPath(name).name
     try:
+        if odd := [axis for axis, one in said["axes"].items() if not isinstance(one, dict)]:
+            raise ValueError(f'the axis {odd[0]} must be a mapping, such as {{"type": "var"}}')
         expressions = {axis: str(one["expression"]) for axis, one in said["axes"].items() if one.get("type") == "expr"}
         axes = {
             axis: None if (length := one.get("value")) is None else int(length)
             for axis, one in said["axes"].items() if axis not in expressions
         }  # fmt: skip
         inputs, outputs = (
-            {name: _array(one, {*axes, *expressions}) for name, one in said[what].items()}
+            {array: _array(array, one, {*axes, *expressions}) for array, one in said[what].items()}
             for what in ("inputs", "outputs")
         )
         custom = str(said.get("custom_inputs_entrypoint") or "")
         if custom and (not NAME.fullmatch(custom) or f"def {custom}(" not in str(said["reference"])):
             raise ValueError(f"custom_inputs_entrypoint {custom[:40]!r} is no function of the reference")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise Unreadable(f"{name} cannot be read as a definition: {type(error).__name__}: {error}") from None
+        ast.parse(str(said["reference"]))
+    except SyntaxError as error:
+        raise Unreadable(f"the reference of {file} is not Python: {error.msg}, in its line {error.lineno}") from None
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError, MemoryError) as error:
+        raise Unreadable(f"{file} cannot be read as a definition: {type(error).__name__}: {error}") from None
     return Definition(str(said["name"]), str(said["reference"]), axes, inputs, outputs, expressions, custom)
 
 
@@ -129,12 +136,14 @@ def _value(node: ast.expr, lengths: Mapping[str, int]) -> float:
     raise SyntaxError(f"{ast.unparse(node)[:40]} is no arithmetic of axes")
 
 
-def _array(said: dict[str, Any], axes: set[str]) -> Array:
+def _array(name: str, said: dict[str, Any], axes: set[str]) -> Array:
     shape = said["shape"]
     if unknown := [axis for axis in shape or () if axis not in axes]:
         raise KeyError(unknown[0])
     if not isinstance(said["dtype"], str) or not NAME.fullmatch(said["dtype"]):
         raise ValueError("a dtype is no name")
+    if not DTYPE.fullmatch(said["dtype"]):
+        raise ValueError(f"the dtype {said['dtype'][:40]} of {name} is unknown: PyTorch has no dtype of this name")
     return {"shape": shape, "dtype": said["dtype"]}
 
 
@@ -142,15 +151,16 @@ def solution_in(text: str, name: str, beside: dict[str, str] | None = None) -> S
     """Raises Unreadable. name: of the file, for the message. beside: other files, by their paths: a source without content is
     one of them, in the solution's folder."""
     said, folder, beside = json.loads(text), PurePosixPath(name).parent, beside or {}
+    file, sources = PurePosixPath(name).name, said.get("sources")
+    if not isinstance(sources, list) or not all(isinstance(one, dict) and "path" in one for one in sources):
+        raise Unreadable(f"{file} cannot be read as a solution: its sources must be a list, each with its path")
     try:
-        files = {
-            str(one["path"]): str(one.get("content") or beside[str(folder / one["path"])]) for one in said["sources"]
-        }
+        files = {str(one["path"]): str(one.get("content") or beside[str(folder / one["path"])]) for one in sources}
         entry, function = str(said["spec"]["entry_point"]).split("::")
     except (KeyError, TypeError, ValueError) as error:
-        raise Unreadable(f"{name} cannot be read as a solution: {type(error).__name__}: {error}") from None
+        raise Unreadable(f"{file} cannot be read as a solution: {type(error).__name__}: {error}") from None
     if entry not in files or "/" in entry or not entry.endswith(".py") or not NAME.fullmatch(function):
-        raise Unreadable(f"the entry_point in {name} must be a function in a .py file of its sources, in no folder")
+        raise Unreadable(f"the entry_point in {file} must be a function in a .py file of its sources, in no folder")
     into = bool(said["spec"].get("destination_passing_style", True))
     return Solution(str(said.get("name") or name), files, entry, function, into)
 
@@ -158,7 +168,11 @@ def solution_in(text: str, name: str, beside: dict[str, str] | None = None) -> S
 def names_for(text: str, function: str, inputs: Sequence[str], outputs: Sequence[str], into: bool) -> list[str]:
     """The names of the arguments of a function that can only be called by name: `run(*, x, w)`, `run(**given)`. Empty: it is
     called by position. into: whether a function of any arguments gets the outputs, too."""
-    made = (node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef) and node.name == function)
+    try:
+        body = ast.parse(text).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # whoever imports it says so
+        return []
+    made = (node for node in body if isinstance(node, ast.FunctionDef) and node.name == function)
     if (said := next(made, None)) is None:
         return []
     of = said.args

@@ -29,21 +29,36 @@ class Task:
     """Those that are no benchmark, too."""
 
 
-def task_in(text: str, name: str) -> Task:
+@dataclass(frozen=True)
+class Listed:
+    """What a task.yml lists, as it says it. Not every test needs to be a size."""
+
+    sources: list[str]
+    """Paths of its files, from its folder."""
+    tests: list[Any]
+    benchmarks: list[Any]
+
+
+def listed_in(text: str, name: str) -> Listed:
     """Raises Unreadable. name: of the file, for the message."""
     if len(text) > MOST:
         raise Unreadable(f"{name} has {len(text):,} characters; the limit is {MOST:,}")
     try:
         said = yaml.safe_load(text)
-        sources = {PurePosixPath(str(one["source"])).name for one in said.get("files") or []}
-        tests = [*(said.get("tests") or [])]
-        benchmarks = [*(said.get("benchmarks") or tests or [{}])]
-        last = benchmarks[-1]
-    except (yaml.YAMLError, ValueError, RecursionError, AttributeError, TypeError, KeyError, IndexError):
+        sources = [str(one["source"]) for one in said.get("files") or []]
+        return Listed(sources, [*(said.get("tests") or [])], [*(said.get("benchmarks") or [])])
+    except (yaml.YAMLError, ValueError, RecursionError, AttributeError, TypeError, KeyError):
         raise Unreadable(f"{name} cannot be read: it needs benchmarks, each with its sizes, and files") from None
-    if not _is_plain(last):
+
+
+def task_in(text: str, name: str) -> Task:
+    """Raises Unreadable. name: of the file, for the message."""
+    said = listed_in(text, name)
+    benchmarks = said.benchmarks or said.tests or [{}]
+    if not _is_plain(last := benchmarks[-1]):
         raise Unreadable(f"the last benchmark in {name} must give a number or a text for each size")
-    return Task(sources, dict(last), _cases("benchmark", benchmarks), _cases("test", tests, benchmarks))
+    sources = {PurePosixPath(one).name for one in said.sources}
+    return Task(sources, dict(last), _cases("benchmark", benchmarks), _cases("test", said.tests, benchmarks))
 
 
 def _is_plain(size: Any) -> bool:

@@ -239,17 +239,22 @@ def copies(tensors: Tensors) -> list[torch.Tensor]:
 
 
 def exact_way(reference: Kernel, tensors: Tensors, own: Sequence[torch.Tensor]) -> Way:
-    """How the reference gives the exact answer. Raises ValueError.
+    """How the reference gives the exact answer. Raises ValueError, and Unfit if it has none.
 
     own: its outputs for these tensors.
     """
-    for dtype in [out.dtype for out in own if out.is_floating_point()]:
-        if str(dtype).removeprefix("torch.") not in DTYPES:
-            raise ValueError(f"a reference judges outputs of {', '.join(DTYPES)}, not of {dtype}: leave it out")
+    if odd := unjudged(own):
+        raise ValueError(f"a reference judges outputs of {', '.join(DTYPES)}, not of {odd}: leave it out")
     try:
         return way_of(reference, tensors, own, lambda out: as_outputs("the reference", out))
     except Inexact as error:
         raise Unfit(f"the reference has no exact answer, in float64 or float32: {error}") from None
+
+
+def unjudged(own: Sequence[torch.Tensor]) -> torch.dtype | None:
+    """The first floating-point dtype of outputs in which no errors are judged."""
+    found = (out.dtype for out in own if out.is_floating_point())
+    return next((dtype for dtype in found if str(dtype).removeprefix("torch.") not in DTYPES), None)
 
 
 def as_outputs(name: str, out: Any) -> tuple[torch.Tensor, ...]:
@@ -257,16 +262,22 @@ def as_outputs(name: str, out: Any) -> tuple[torch.Tensor, ...]:
     TypeError if they are something else."""
     several = type(out) in (tuple, list) and len(out) > 1
     for one in out if several else (out,):
-        if type(one) is not torch.Tensor:
-            raise TypeError(
-                f"{name} returned {a(type(one))}, not a torch.Tensor or several: wrap it so that it returns these"
-            )
-        if not one.numel() or one.is_complex() or (one.is_floating_point() and one.element_size() == 1):
-            raise TypeError(
-                f"{name} returned {one.numel()} elements of {one.dtype}: outputs have elements of floating-point numbers "
-                "of 16 to 64 bits, of integers, or of bool"
-            )
+        if why := why_no_output(one):
+            advice = "" if type(one) is torch.Tensor else ": wrap it so that it returns these"
+            raise TypeError(f"{name} {why}{advice}")
     return tuple(out) if several else (out,)
+
+
+def why_no_output(one: Any) -> str:
+    """Why this is not an output that can be judged, as what a function did; empty if it is."""
+    if type(one) is not torch.Tensor:
+        return f"returned {a(type(one))}, not a torch.Tensor or several"
+    if not one.numel() or one.is_complex() or (one.is_floating_point() and one.element_size() == 1):
+        return (
+            f"returned {one.numel()} elements of {one.dtype}: outputs have elements of floating-point numbers "
+            "of 16 to 64 bits, of integers, or of bool"
+        )
+    return ""
 
 
 def like(outs: Sequence[torch.Tensor]) -> tuple[Like, ...]:

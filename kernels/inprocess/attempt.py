@@ -97,7 +97,7 @@ def _sentence(error: BaseException, step: str) -> str:
     if isinstance(error, ModuleNotFoundError):
         command = how_to_install(str(error.name))
         return f"package {str(error.name).partition('.')[0]} is not installed here" + f": {command}" * bool(command)
-    if type(error).__name__ == "Unsupported":
+    if type(error).__name__ in ("Unsupported", "Unreadable"):
         return text
     if type(error).__name__ == "Unfit":
         return f"its problem cannot be used here: {text[:300]}"

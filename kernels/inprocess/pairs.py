@@ -16,11 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
+from kernels.child.outputs import plain
 from kernels.formats.bringing import flashinfer_pair
+from kernels.formats.definitions import definition_in, solution_in
 from kernels.formats.found import FLASHINFER, GPU_MODE, KERNELBENCH, Found
 from kernels.formats.safetensors import text_of
+from kernels.formats.tasks import Listed, listed_in
 from kernels.inprocess.adhoc import Unfit
 from kernels.inprocess.api import Measured, measure
 from kernels.inprocess.modules import module_at
@@ -49,6 +51,8 @@ class Pair:
     """The same for comparisons, in any dtype."""
     give: Callable[[int], list[Any]]
     """The arguments of a seed: tensors, and others, which stay as they are."""
+    dtypes: tuple[str, ...] = ()
+    """What the problem says that the dtypes of its outputs are; empty: nothing."""
 
     @cached_property
     def places(self) -> list[int]:
@@ -56,14 +60,15 @@ class Pair:
         return [n for n, one in enumerate(self.give(SEED)) if isinstance(one, torch.Tensor)]
 
     def of_tensors(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        """A function of the tensors alone."""
+        """A function of the tensors alone: of a tuple or a list of any class, it returns a plain one, and of one output this."""
         example, places = self.give(SEED), self.places
 
         def run(*tensors: Any) -> Any:
             values = list(example)
             for place, tensor in zip(places, tensors, strict=True):
                 values[place] = tensor
-            return call(*values)
+            out = plain(call(*values))
+            return out[0] if isinstance(out, tuple | list) and len(out) == 1 else out
 
         return run
 
@@ -122,20 +127,34 @@ class Task:
 
 
 def task_of(found: Found) -> Task:
-    """Loads the problem's reference.py and the kernel. Raises ValueError without tests."""
+    """Loads the problem's reference.py and the kernel. Raises Unfit if its task.yml cannot be read, or lists no tests."""
     folder = Path(found.problem)
-    task = yaml.safe_load(next(p for p in (folder / "task.yml", folder / "task.yaml") if p.is_file()).read_text())
-    for entry in task.get("files") or []:
-        source = folder / str(entry["source"])
+    file = next(path for path in (folder / "task.yml", folder / "task.yaml") if path.is_file())
+    listed = _listed(file)
+    for entry in listed.sources:
+        source = folder / entry
         if source.is_file() and str(source.parent.resolve()) not in sys.path:
             sys.path.insert(0, str(source.parent.resolve()))
     sys.path.insert(0, str(folder))
     reference = module_at(folder / "reference.py", "reference")
     kernel = module_at(Path(found.path), "submission").custom_kernel
-    tests, benchmarks = task.get("tests") or [], task.get("benchmarks") or []
-    if not (tests or benchmarks):
-        raise ValueError("its task.yml lists no tests")
+    seed = {"seed": SEED} if "seed" in inspect.signature(reference.generate_input).parameters else {}
+    tests, benchmarks = ([seed | one for one in each] for each in (listed.tests, listed.benchmarks))
     return Task(reference, kernel, tests or benchmarks, benchmarks or tests)
+
+
+def _listed(file: Path) -> Listed:
+    """What a task.yml lists, each with its sizes by name. Raises Unfit."""
+    try:
+        listed = listed_in(file.read_text(errors="replace"), file.name)
+    except Unreadable as error:
+        raise Unfit(str(error)) from None
+    if not (listed.tests or listed.benchmarks):
+        raise Unfit(f"its {file.name} lists no tests")
+    for what, each in (("test", listed.tests), ("benchmark", listed.benchmarks)):
+        if odd := [one for one in each if not isinstance(one, dict)]:
+            raise Unfit(f"each {what} in {file.name} must give its sizes by name, not {str(odd[0])[:40]!r}")
+    return listed
 
 
 def _gpu_mode(found: Found, device: str) -> list[Pair]:
@@ -165,10 +184,13 @@ def _gpu_mode(found: Found, device: str) -> list[Pair]:
 
 
 def _flashinfer(found: Found, device: str) -> list[Pair]:
-    """As a submission of the same files is read and called, on the smallest of its workloads."""
-    root = Path(tempfile.mkdtemp())
+    """As a submission of the same files is read and called, on the smallest of its workloads. Raises Unreadable if the solution
+    cannot be read, and Unfit if its problem cannot."""
+    root, texts = Path(tempfile.mkdtemp()), texts_of(found)
+    solution_in(texts[found.path], found.path, texts)
     try:
-        brought = flashinfer_pair(texts_of(found), found.path, found.problem, VAR_AXIS)
+        definition = definition_in(texts[found.problem], found.problem)
+        brought = flashinfer_pair(texts, found.path, found.problem, VAR_AXIS)
     except Unreadable as error:
         raise Unfit(str(error)) from None
     for name, files in (("problem", brought.problem), ("kernel", brought.kernel)):
@@ -187,16 +209,18 @@ def _flashinfer(found: Found, device: str) -> list[Pair]:
 
         return give
 
-    return [Pair(function, call, reference, reference, giving(case)) for case in cases[:MOST_CASES] or [""]]
+    said = tuple(one["dtype"] if one["shape"] is not None else "" for one in definition.outputs.values())
+    return [Pair(function, call, reference, reference, giving(case), said) for case in cases[:MOST_CASES] or [""]]
 
 
 def texts_of(found: Found) -> dict[str, str]:
     """The files of a solution, by their paths: its definition, its sources, its workloads, and the tensors that these name."""
     workloads = found.more.get("workloads", ())
     texts = {path: Path(path).read_text() for path in (found.path, found.problem, *workloads)}
-    for one in json.loads(texts[found.path])["sources"]:
-        source = Path(found.path).parent / one["path"]
-        if not one.get("content") and source.is_file():
+    sources = json.loads(texts[found.path])["sources"]
+    for one in sources if isinstance(sources, list) else []:
+        source = Path(found.path).parent / str(one.get("path", "")) if isinstance(one, dict) else None
+        if source and not one.get("content") and source.is_file():
             texts[str(source)] = source.read_text()
     for name in {name for path in workloads for name in TENSORS.findall(texts[path])}:
         file = next((one for folder in Path(found.problem).parents if (one := folder / name).is_file()), None)

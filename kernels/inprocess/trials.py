@@ -10,7 +10,7 @@ import contextlib
 import copy
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,11 +20,23 @@ import torch
 from kernels import catalog
 from kernels.analysis.correctness import judge
 from kernels.child import into, outputs
+from kernels.child.outputs import as_tuple
 from kernels.child.poison import same
 from kernels.child.reference import Reference, measure
-from kernels.dtypes import DTYPE_SHORT
+from kernels.dtypes import DTYPE_SHORT, DTYPES
 from kernels.formats.found import BARE, CUDA_FILE, DECORATED, FLASHINFER, GPU_MODE, KERNELBENCH, PERF_REPORT, Found
-from kernels.inprocess.adhoc import Adhoc, Source, Unfit, as_outputs, copies, exact_way, like, peak_dtype
+from kernels.inprocess.adhoc import (
+    Adhoc,
+    Source,
+    Unfit,
+    a,
+    copies,
+    exact_way,
+    like,
+    peak_dtype,
+    unjudged,
+    why_no_output,
+)
 from kernels.inprocess.chosen import Chosen, said_sizes
 from kernels.inprocess.modules import module_at
 from kernels.inprocess.pairs import Pair, Task, pairs_of, task_of
@@ -34,7 +46,8 @@ from kernels.problems.gpu_mode import Unclear, why_refused
 from kernels.submission import Submission, reading
 
 Trial = Callable[[], str | None]
-SEEDS = (11, 12, 13)
+DESCRIBED, SEEDS = 10, (11, 12, 13)
+"""Of the inputs that describe a problem, and of those of its trials."""
 MOST_SAID = 300
 """Characters of what a problem's own check says."""
 NONE_FITS = "no small workload of its operation is within its dtypes and limits"
@@ -132,16 +145,38 @@ def of_pair(found: Found, device: str) -> Iterator[Trial]:
 
 
 def _problem(pair: Pair, device: str) -> Adhoc:
+    """Raises Unfit if the pair's problem is at fault."""
     if not pair.places:
-        raise ValueError("get_inputs gives no tensor")
-    source, truth = Source(pair.tensors, device, SEEDS[0]), pair.of_tensors(pair.truth)
-    tensors = source.draw(SEEDS[0])
-    right = as_outputs("the reference", truth(*copies(tensors)))
+        kinds = ", ".join(f"input {number} is {a(type(one))}" for number, one in enumerate(pair.give(DESCRIBED), 1))
+        raise Unfit(f"its inputs hold no tensor: {kinds or 'there are none'}")
+    source, truth = Source(pair.tensors, device, DESCRIBED), pair.of_tensors(pair.truth)
+    tensors = source.draw(DESCRIBED)
+    right = _outputs(truth, tensors, pair.dtypes)
     return Adhoc(
         dtype=peak_dtype([*tensors, *right]) or "float16", bounded=False, source=source, truth=truth, whose="reference",
         exact=exact_way(truth, tensors, right), outputs=like(right),
         terms=max(max(t.shape, default=1) for t in tensors), aside=contextlib.nullcontext,
     )  # fmt: skip
+
+
+def _outputs(truth: Callable[..., Any], tensors: Tensors, said: Sequence[str]) -> Tensors:
+    """What a reference returns. Raises Unfit. said: the dtypes that its problem says; empty: none."""
+    try:
+        found = truth(*copies(tensors))
+    except (ImportError, catalog.Unsupported):
+        raise
+    except Exception as error:
+        raise Unfit(f"the reference raises {type(error).__name__}: {error}") from None
+    outs = as_tuple(found)
+    for number, one in enumerate(outs, 1):
+        if why := why_no_output(one):
+            raise Unfit(f"output {number} of {len(outs)}: " * (len(outs) > 1) + f"the reference {why}")
+    if odd := unjudged(outs):
+        raise Unfit(f"the reference returns {odd}: outputs of {', '.join(DTYPES)} are judged")
+    for says, one in zip(said, outs, strict=False):
+        if says and says != (returned := str(one.dtype).removeprefix("torch.")):
+            raise Unfit(f"the definition says {says}, its reference returns {returned}")
+    return outs
 
 
 # --- GPU MODE ---------------------------------------------------------------------------------------------------------

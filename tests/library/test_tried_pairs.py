@@ -1,0 +1,165 @@
+"""A kernel with its problem in `try`: outputs of every kind, and a problem at fault, which is not the kernel's."""
+
+import json
+
+import pytest
+
+from kernels.cli.trying import _line, attempt
+from kernels.formats.recognise import Folder
+from kernels.host.device import find_device
+
+PAIR = """import collections
+
+import torch
+
+Pair = collections.namedtuple("Pair", "y, mean")
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return {right}
+
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return {mine}
+
+
+def get_inputs():
+    return [{given}]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def tried(folder):
+    """(word at the begin of its line, why)"""
+    (found,) = Folder(folder).kernels()
+    answer = attempt(found, find_device("cpu"), 100, lambda: False)
+    return _line(folder, found, answer).partition("  ")[0], answer["why"]
+
+
+def of_models(folder, right, mine="", given="torch.randn(16, 128)"):
+    (folder / "pair.py").write_text(PAIR.format(right=right, mine=mine or right, given=given))
+    return tried(folder)
+
+
+@pytest.mark.parametrize(
+    "right, wrong",
+    [
+        ("torch.topk(x, 8)", "torch.topk(x, 8, largest=False)"),
+        ("Pair(x.relu(), x.mean(-1))", "Pair(x.relu(), x.sum(-1))"),
+        ("(x.relu(),)", "(x,)"),
+        ("[x.relu()]", "x"),
+        ("(x.relu(), x.mean(-1))", "[x.relu(), x.sum(-1)]"),
+    ],
+)
+def test_outputs_in_a_tuple_or_list_of_any_class_are_judged(tmp_path, right, wrong):
+    """The reference "returned a topk, not a torch.Tensor or several"."""
+    assert of_models(tmp_path, right) == ("right", "")
+    assert of_models(tmp_path, right, wrong)[0] == "wrong"
+
+
+@pytest.mark.parametrize(
+    "right, why",
+    [
+        ("{'y': x}", "the reference returned a dict, not a torch.Tensor or several"),
+        ("float(x.sum())", "the reference returned a float, not a torch.Tensor or several"),
+        ("(x, (x, x))", "output 2 of 2: the reference returned a tuple, not a torch.Tensor or several"),
+        ("x.to(torch.float8_e4m3fn)", "the reference returned 2048 elements of torch.float8_e4m3fn: "),
+        ("torch.fft.rfft(x)", "the reference returned 1040 elements of torch.complex64: "),
+        ("(x, x[:0])", "output 2 of 2: the reference returned 0 elements of torch.float32: "),
+        ("x.double().cumsum(-1)", "the reference returns torch.float64: outputs of float16, bfloat16, float32 are"),
+        ("x @ x", "the reference raises RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
+    ],
+)
+def test_a_reference_that_cannot_be_judged_is_no_fault_of_the_kernel(tmp_path, right, why):
+    """It was "not loaded ... does not load: TypeError"."""
+    word, said = of_models(tmp_path, right)
+    assert (word, said.removeprefix("its problem cannot be used here: ")[: len(why)]) == ("not judged", why)
+
+
+@pytest.mark.parametrize(
+    "given, why", [("[torch.randn(4), torch.randn(4)]", "input 1 is a list"), ("", "there are none")]
+)
+def test_inputs_without_a_tensor_are_named(tmp_path, given, why):
+    word, said = of_models(tmp_path, "torch.cat(x)", given=given)
+    assert (word, said) == ("not judged", f"its problem cannot be used here: its inputs hold no tensor: {why}")
+
+
+# --- GPU MODE ---------------------------------------------------------------------------------------------------------
+
+REFERENCE = """import torch
+
+
+def generate_input(m, n, seed):
+    return torch.randn(m, n, generator=torch.Generator().manual_seed(seed))
+
+
+def ref_kernel(data):
+    return data.relu()
+
+
+def check_implementation(data, output):
+    return torch.equal(output, ref_kernel(data)), "it differs"
+"""
+
+
+@pytest.mark.parametrize(
+    "task, word, why",
+    [
+        ("tests: [\n  - {m: 1", "not judged", "task.yml cannot be read: it needs benchmarks"),
+        ("", "not judged", "task.yml cannot be read: it needs benchmarks"),
+        ("tests: abc", "not judged", "each test in task.yml must give its sizes by name, not 'a'"),
+        ("lang: py", "not judged", "its task.yml lists no tests"),
+        ("tests:\n  - {m: 64, n: 100}", "right", ""),
+    ],
+)
+def test_a_task_that_cannot_be_read_is_no_fault_of_the_kernel(tmp_path, task, word, why):
+    """It was "not loaded ... AttributeError: 'NoneType' object has no attribute 'get'". A seed may be left out."""
+    texts = {"task.yml": task, "reference.py": REFERENCE}
+    for name, text in (texts | {"submission.py": "def custom_kernel(data):\n    return data.relu()\n"}).items():
+        (tmp_path / name).write_text(text)
+    found, said = tried(tmp_path)
+    assert found == word and said.removeprefix("its problem cannot be used here: ").startswith(why), said
+
+
+# --- flashinfer -------------------------------------------------------------------------------------------------------
+
+TWICE = {
+    "name": "twice",
+    "axes": {"b": {"type": "var"}, "d": {"type": "const", "value": 64}},
+    "inputs": {"x": {"shape": ["b", "d"], "dtype": "bfloat16"}},
+    "outputs": {"y": {"shape": ["b", "d"], "dtype": "bfloat16"}},
+    "reference": "import torch\n\n\ndef run(x):\n    return x * 2\n",
+}
+SOURCES = [{"path": "main.py", "content": "def run(x):\n    return x * 2\n"}]
+Y = {"y": {"shape": ["b", "d"], "dtype": "float32"}}
+
+
+@pytest.mark.parametrize(
+    "definition, sources, word, why",
+    [
+        ({}, SOURCES, "right", ""),
+        ({"outputs": Y}, SOURCES, "not judged", "the definition says float32, its reference returns bfloat16"),
+        ({"reference": "def run(x:\n  return"}, SOURCES, "not judged",
+         "the reference of twice.json is not Python: '(' was never closed, in its line 1"),
+        ({"axes": TWICE["axes"] | {"b": 16}}, SOURCES, "not judged",
+         'twice.json cannot be read as a definition: ValueError: the axis b must be a mapping, such as {"type": "var"}'),
+        ({"inputs": {"x": {"shape": ["b", "d"], "dtype": "bf16"}}}, SOURCES, "not judged",
+         "twice.json cannot be read as a definition: ValueError: the dtype bf16 of x is unknown"),
+        ({}, [{"content": "x"}], "not loaded",
+         "mine.json cannot be read as a solution: its sources must be a list, each with its path"),
+        ({}, "main.py", "not loaded", "mine.json cannot be read as a solution: its sources must be a list"),
+        ({}, [SOURCES[0] | {"content": "def run(x:\n"}], "not loaded", "does not load: SyntaxError: "),
+    ],
+)  # fmt: skip
+def test_a_definition_or_a_solution_that_cannot_be_used_says_why(tmp_path, definition, sources, word, why):
+    solution = {"name": "mine", "definition": "twice", "sources": sources}
+    solution["spec"] = {"languages": ["pytorch"], "entry_point": "main.py::run", "destination_passing_style": False}
+    (tmp_path / "twice.json").write_text(json.dumps(TWICE | definition))
+    (tmp_path / "mine.json").write_text(json.dumps(solution))
+    found, said = tried(tmp_path)
+    assert found == word and said.removeprefix("its problem cannot be used here: ").startswith(why), said
