@@ -28,6 +28,7 @@ from kernels.formats.found import BARE, CUDA_FILE, DECORATED, FLASHINFER, GPU_MO
 from kernels.inprocess.adhoc import (
     Adhoc,
     Source,
+    Tensors,
     Unfit,
     a,
     copies,
