@@ -14,8 +14,15 @@ from kernels.formats.found import Found
 
 LIBRARIES = ("torch", "pytorch", "naive", "native", "eager", "reference", "ref", "cublas", "rocblas", "cudnn", "aten")
 """Providers that are right, in this order; another name that holds one of these follows."""
-TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 3e-2, torch.float32: 5e-3, torch.float64: 1e-6}
+TOLERANCE = {torch.float16: 5e-3, torch.bfloat16: 2e-2, torch.float32: 3e-3, torch.float64: 1e-6}
 """Largest norm of the difference, relative to the norm of the output: a tf32 product is within it."""
+OF_PART = 4
+"""The same for the worst row, and for the worst element relative to the largest one: this many times as much."""
+TINY = 1e-30
+SHORTEST_ROW = 16
+"""Columns of a row that is compared alone."""
+LEAST_ROW = 0.25
+"""A row's difference is relative to this share of the rows' usual norm, at least: a sum may be near 0."""
 
 
 class NothingTimed(ValueError):
@@ -88,8 +95,25 @@ def _difference(out: Any, right: Any, whose: str) -> str:
     if [tuple(o.shape) for o in outs] != [tuple(r.shape) for r in rights]:
         return f"its output has shape {tuple(outs[0].shape)}, that of {whose} {tuple(rights[0].shape)}"
     for one, other in zip(outs, rights, strict=True):
-        wide, exact = one.double(), other.double()
-        error = float((wide - exact).norm() / exact.norm().clamp_min(1e-30))
-        if not error <= (allowed := TOLERANCE.get(one.dtype, 0.0)):
-            return f"it differs from {whose} by {error:.2g} of its norm; {allowed:g} is allowed"
+        if one.dtype != other.dtype:
+            return f"its output is of {one.dtype}, that of {whose} of {other.dtype}"
+        if one.numel() and (why := _too_far(one.double(), other.double(), TOLERANCE.get(one.dtype, 0.0))):
+            return f"it differs from {whose} {why} is allowed"
     return ""
+
+
+def _too_far(out: torch.Tensor, right: torch.Tensor, allowed: float) -> str:
+    """How far an output is away: as a whole, in its worst row, or in its worst element; empty if all are within what is
+    allowed."""
+    gap, most = out - right, OF_PART * allowed
+    error = float(gap.norm() / right.norm().clamp_min(TINY))
+    if not error <= allowed:
+        return f"by {error:.2g} of its norm; {allowed:g}"
+    if out.ndim > 1 and out.shape[-1] >= SHORTEST_ROW:
+        norms = right.norm(dim=-1)
+        least = (LEAST_ROW * norms.square().mean().sqrt()).clamp_min(TINY)
+        row = float((gap.norm(dim=-1) / norms.clamp_min(least)).max())
+        if not row <= most:
+            return f"in one row by {row:.2g} of its norm; {most:g}"
+    element = float(gap.abs().max() / right.abs().max().clamp_min(TINY))
+    return "" if element <= most else f"in one element by {element:.2g} of the largest one; {most:g}"
