@@ -19,10 +19,8 @@ import torch
 
 from kernels import catalog
 from kernels.analysis.correctness import judge
-from kernels.child import into, outputs
-from kernels.child.outputs import as_tuple
-from kernels.child.poison import same
-from kernels.child.reference import Reference, measure
+from kernels.child import into, outputs, poison
+from kernels.child.reference import Reference, measure, with_facts
 from kernels.dtypes import DTYPE_SHORT, DTYPES
 from kernels.formats.found import BARE, CUDA_FILE, DECORATED, FLASHINFER, GPU_MODE, KERNELBENCH, PERF_REPORT, Found
 from kernels.inprocess.adhoc import (
@@ -49,6 +47,8 @@ from kernels.submission import Submission, reading
 Trial = Callable[[], str | None]
 DESCRIBED, SEEDS = 10, (11, 12, 13)
 """Of the inputs that describe a problem, and of those of its trials."""
+OTHER = 1_000
+"""Distance of the seed of a second call."""
 MOST_SAID = 300
 """Characters of what a problem's own check says."""
 NONE_FITS = "no small workload of its operation is within its dtypes and limits"
@@ -64,15 +64,23 @@ def trials(found: Found, device: str) -> Iterator[Trial]:
 
 
 def judged(problem: Operation, call: Callable[..., Any], device: str, seed: int) -> None:
-    """One call on inputs of a seed. Raises Wrong."""
-    inputs = problem.inputs(device, seed)
-    out = call(*inputs.tensors, **inputs.options)
+    """Two calls on inputs of two seeds, the first in poisoned memory: its output must be right, and stay as it is. Raises
+    Wrong."""
+    inputs, others = problem.inputs(device, seed), problem.inputs(device, seed + OTHER)
+    with poison.in_new_memory(outputs.likes(problem, inputs), device):
+        out = outputs.plain(call(*inputs.tensors, **inputs.options))
+    early = outputs.clone(out)
     values = problem.inputs(device, seed)
-    verdict = judge([measure(out, Reference(problem, values, seed, thorough=True))], problem.dtype, {})
+    changed = not all(poison.same(a, b) for a, b in zip(inputs.tensors, values.tensors, strict=True))
+    reading = measure(early, Reference(problem, values, seed, thorough=True))
+    shared = False
+    if not reading.get("wrong_kind"):
+        reading = with_facts(reading, unwritten=[poison.count(one) for one in outputs.as_tuple(early)])
+        again = outputs.plain(call(*others.tensors, **others.options))
+        shared = any(outputs.changed(early, out)) or outputs.share_memory(out, again)
+    verdict = judge([reading], problem.dtype, {"inputs_changed": changed, "shared": shared})
     if not verdict["correct"]:
         raise Wrong(verdict["why"])
-    if not all(same(a, b) for a, b in zip(inputs.tensors, values.tensors, strict=True)):
-        raise Wrong("it changes its inputs")
 
 
 # --- kernels of an operation ------------------------------------------------------------------------------------------
@@ -168,7 +176,7 @@ def _outputs(truth: Callable[..., Any], tensors: Tensors, said: Sequence[str]) -
         raise
     except Exception as error:
         raise Unfit(f"the reference raises {type(error).__name__}: {error}") from None
-    outs = as_tuple(found)
+    outs = outputs.as_tuple(found)
     for number, one in enumerate(outs, 1):
         if why := why_no_output(one):
             raise Unfit(f"output {number} of {len(outs)}: " * (len(outs) > 1) + f"the reference {why}")

@@ -215,8 +215,8 @@ def test_what_is_not_timed_says_why(file, said):
     ],
 )
 def test_what_was_right_stays_right_when_it_cannot_be_timed(tmp_path, slower, said):
-    """It hangs or dies after its fifth call, when it has been checked."""
-    later = f"        self.n = getattr(self, 'n', 0) + 1\n        self.n > 5 and {slower}\n"
+    """It hangs or dies after its eighth call, when it has been checked."""
+    later = f"        self.n = getattr(self, 'n', 0) + 1\n        self.n > 8 and {slower}\n"
     body = PAIR.format(slow=0, slower=0, wrong="").replace("        return torch.mm", f"{later}        return torch.mm")
     (tmp_path / "pair.py").write_text(body)
     (found,) = Folder(tmp_path).kernels()

@@ -89,6 +89,32 @@ def test_inputs_without_a_tensor_are_named(tmp_path, given, why):
     assert (word, said) == ("not judged", f"its problem cannot be used here: its inputs hold no tensor: {why}")
 
 
+CONSTANT = "*(torch.manual_seed(1) and [torch.randn(64, 256)])"
+
+
+@pytest.mark.parametrize(
+    "mine, why",
+    [
+        ("OUT.copy_(x.softmax(-1))", "calls share one output: a later call overwrote or returned an earlier one"),
+        (
+            "KEPT.setdefault(0, x.softmax(-1))",
+            "calls share one output: a later call overwrote or returned an earlier one",
+        ),
+        ("torch.empty_like(x)", "16384 elements of the output were never written"),
+        ("torch.cat([x[:-1].softmax(-1), torch.empty_like(x[:1])])", "256 elements of the output were never written"),
+        ("x.softmax(-1)", ""),
+        ("x.copy_(x.softmax(-1))", "the kernel changed its inputs"),
+    ],
+)
+def test_a_second_call_leaves_the_first_output_alone_and_new_memory_holds_no_answer(tmp_path, mine, why):
+    """It was called once, and the right answer for the same inputs had just been freed."""
+    text = PAIR.format(right="x.softmax(-1)", mine=mine, given=CONSTANT)
+    (tmp_path / "pair.py").write_text(
+        text.replace("class ModelNew", "OUT, KEPT = torch.empty(64, 256), {}\n\n\nclass ModelNew")
+    )
+    assert tried(tmp_path) == ("wrong" if why else "right", why)
+
+
 # --- GPU MODE ---------------------------------------------------------------------------------------------------------
 
 REFERENCE = """import torch
