@@ -21,9 +21,11 @@ from kernels import catalog
 from kernels.analysis.correctness import judge
 from kernels.child import into, outputs, poison
 from kernels.child.reference import Reference, measure, with_facts
+from kernels.child.widening import why_not_repeatable
 from kernels.dtypes import DTYPE_SHORT, DTYPES
 from kernels.formats.found import BARE, CUDA_FILE, DECORATED, FLASHINFER, GPU_MODE, KERNELBENCH, PERF_REPORT, Found
 from kernels.inprocess.adhoc import (
+    CONSTANT,
     Adhoc,
     Source,
     Tensors,
@@ -42,6 +44,7 @@ from kernels.inprocess.pairs import Pair, Task, pairs_of, task_of
 from kernels.inprocess.reports import reported
 from kernels.operations.base import Operation
 from kernels.problems.gpu_mode import Unclear, why_refused
+from kernels.problems.opening import ALIKE
 from kernels.submission import Submission, reading
 
 Trial = Callable[[], str | None]
@@ -159,8 +162,13 @@ def _problem(pair: Pair, device: str) -> Adhoc:
         kinds = ", ".join(f"input {number} is {a(type(one))}" for number, one in enumerate(pair.give(DESCRIBED), 1))
         raise Unfit(f"its inputs hold no tensor: {kinds or 'there are none'}")
     source, truth = Source(pair.tensors, device, DESCRIBED), pair.of_tensors(pair.truth)
+    if CONSTANT in source.notes:
+        raise Unfit(ALIKE)
     tensors = source.draw(DESCRIBED)
+    first = _outputs(pair.of_tensors(pair.replaced), tensors, pair.dtypes)  # it may keep state
     right = _outputs(truth, tensors, pair.dtypes)
+    if why := why_not_repeatable(first, right):
+        raise Unfit(f"the reference cannot judge: {why}")
     return Adhoc(
         dtype=peak_dtype([*tensors, *right]) or "float16", bounded=False, source=source, truth=truth, whose="reference",
         exact=exact_way(truth, tensors, right), outputs=like(right),

@@ -191,7 +191,10 @@ class IsolatedSession:
         return self.source.cell.last_words(size) if self.source else ""
 
     def close(self) -> None:
-        """Ends all processes, whatever they are doing."""
+        """Ends all processes, whatever they are doing. All are told first: one that gives back the memory of a device takes
+        a while to end."""
+        for cell in (*(cell for cell, _ in self.spares), *(found.cell for found in self.slots.values()), self.trusted):
+            cell.strike()
         self._end_spares()
         for found in self.slots.values():
             _end(found.cell, found.memory)
