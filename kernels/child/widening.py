@@ -174,7 +174,10 @@ class Widening(TorchFunctionMode):  # type: ignore[misc]
 
     def _of_bits(self, func: Any, args: Any, kwargs: Any) -> Any:
         if args and isinstance(args[0], torch.Tensor) and args[0].dtype == self.dtype:
-            raise TypeError("it reads the bits of its numbers")
+            others = (
+                f"draws random numbers like its inputs, which are others in {str(self.dtype).removeprefix('torch.')}"
+            )
+            raise TypeError(f"it {others if func.__name__.startswith(RANDOM) else 'reads the bits of its numbers'}")
         return func(*args, **kwargs)
 
     def _wide(self, value: Any) -> Any:

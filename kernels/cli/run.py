@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 
+from kernels.catalog import PROBLEM
 from kernels.cli import resume
 from kernels.cli.choice import chosen, columns, exported, outputs
 from kernels.cli.collector import DONE, FAILED, INTERRUPTED, Collector
@@ -25,6 +26,8 @@ from kernels.profiling.examine import LIMIT_S
 from kernels.profiling.process import Launcher
 from kernels.report import tables, timing
 from kernels.report.summary import as_text
+
+NO_ODD_SIZES = "Isolated, only the sizes of the workloads were checked, no odd ones."
 
 
 def do_run(arguments: argparse.Namespace, stop: Stop) -> int:
@@ -84,7 +87,9 @@ def _ended(collected: Collector, stop: Stop) -> str:
 def _show(collected: Collector, with_timing: bool) -> None:
     """Prints the table, and on request where the seconds went. If nobody reads it any more, the files remain."""
     table, export = collected.table, collected.export
-    said = [f"{export.partial}." if export.partial else "", as_text(table, export.contended)]
+    protocol, operations = export.config.protocol, export.config.operations
+    only = protocol.isolated and protocol.verify_only and operations != [PROBLEM]
+    said = [f"{export.partial}." if export.partial else "", as_text(table, export.contended), NO_ODD_SIZES * only]
     try:
         print(tables.as_text(table, collected.lines))
         print(f"\n{' '.join(filter(None, said))}", flush=True)

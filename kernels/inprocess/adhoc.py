@@ -58,7 +58,11 @@ class Source:
     The caller's tensors are never written. PyTorch's generator is seeded around the caller's function and restored.
     """
 
-    def __init__(self, given: Any, device: torch.device | str | None, seed: int | None) -> None:
+    def __init__(
+        self, given: Any, device: torch.device | str | None, seed: int | None, called: str = "inputs(seed)"
+    ) -> None:
+        """called: what messages call the caller's function."""
+        self.called = called
         self.seed = seed = secret() if seed is None else seed
         self.notes: list[str] = []
         self.fills = False
@@ -85,7 +89,8 @@ class Source:
         first = self.draw(self.seed)
         if not _equal(first, self.draw(self.seed)):
             raise Unfit(
-                f"inputs(seed) is not deterministic: {names} differs for the same seed: draw with torch, or from the seed"
+                f"{self.called} is not deterministic: {names} differs for the same seed: draw with torch"
+                f"{', or from the seed' if 'seed' in self.called else ', or from a generator with a fixed seed'}"
             )
         self.notes.append(f"{names} {UNFILLED}")
         return first
@@ -102,7 +107,7 @@ class Source:
                 tensors = checked(self.give(seed % CALLERS_SEEDS))
         own = tuple(_laid_out_like(tensor, tensor, self.device) for tensor in tensors)
         if self.kinds and _kinds(own) != self.kinds:
-            raise ValueError("inputs(seed) must have the same shapes, dtypes and device for every seed")
+            raise ValueError(f"{self.called} must have the same shapes, dtypes and device for every seed")
         return own
 
 
@@ -231,6 +236,11 @@ class Adhoc(Operation):
         sizes = [torch.Size(shape).numel() * dtype.itemsize for shape, dtype in self.outputs]
         written = min(self.traffic, sum(sizes))
         return self.traffic - written, written
+
+
+def of_reference(why: str) -> str:
+    """Why an output is wrong, where the yardstick is the caller's reference."""
+    return why.replace("eager PyTorch's own", "the reference's own")
 
 
 def copies(tensors: Tensors) -> list[torch.Tensor]:

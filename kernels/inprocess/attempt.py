@@ -107,7 +107,8 @@ def _sentence(error: BaseException, step: str) -> str:
         return "needs a CUDA compiler (nvcc) and ninja on this host"
     if isinstance(error, StopIteration):
         return "there is nothing to try in it"
-    return f"does not {step}: {type(error).__name__}: {text[:300]}"
+    ends = "it ends its process: " * isinstance(error, SystemExit)
+    return f"does not {step}: {ends}{type(error).__name__}: {text[:300]}"
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import torch
 
 from kernels.analysis.correctness import ROW_FACTOR, judge
 from kernels.dtypes import DTYPES
-from kernels.inprocess.adhoc import Adhoc
+from kernels.inprocess.adhoc import Adhoc, of_reference
 
 BASELINE = "baseline"
 UNKNOWN = "correctness unknown"
@@ -40,7 +40,8 @@ class Judged:
     def __call__(self, arm: str, readings: list[dict[str, Any]], flags: dict[str, Any]) -> dict[str, Any]:
         """Returns {"correct": None without a reference, "why", "word": why there is no speedup, if so, ...}."""
         if self.problem.exact is not None:
-            return judge(readings, self.problem.dtype, flags)
+            found = judge(readings, self.problem.dtype, flags)
+            return found | {"why": of_reference(found["why"])}
         each = [one for reading in readings for one in reading.get("outputs", [reading])]
         alone = [NO_ERROR | {what: reading.get(what) for what in ("late", "unwritten")} for reading in each]
         found = judge(alone, "float32", flags)

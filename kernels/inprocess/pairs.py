@@ -36,6 +36,8 @@ VAR_AXIS = 16
 """Length of an axis that no workload gives."""
 MOST_CASES = 3
 """Workloads of a definition that are tried: the smallest."""
+MOST_NAMED = 4
+"""Weights named in a sentence."""
 LARGEST = 2**26
 """Bytes of a file of tensors; larger ones are not read."""
 TENSORS = re.compile(r'"path":\s*"([^"]+\.safetensors)"')
@@ -54,6 +56,10 @@ class Pair:
     """The arguments of a seed: tensors, and others, which stay as they are."""
     dtypes: tuple[str, ...] = ()
     """What the problem says that the dtypes of its outputs are; empty: nothing."""
+    called: str = "the inputs of a seed"
+    """What the problem's files call `give`."""
+    note: str = ""
+    """What explains wrong outputs, if something does."""
 
     @cached_property
     def places(self) -> list[int]:
@@ -111,7 +117,18 @@ def _kernelbench(found: Found, device: str) -> list[Pair]:
         with seeded(seed):
             return list(problem.get_inputs())
 
-    return [Pair("ModelNew", model, right.model, right.truth, give)]
+    note = _strangers(model, right.model)
+    return [Pair("ModelNew", model, right.model, right.truth, give, called="get_inputs", note=note)]
+
+
+def _strangers(model: torch.nn.Module, right: torch.nn.Module) -> str:
+    """Which weights of a model are not those of the problem's, because no name and shape there fits; empty if all are."""
+    own, given = ({name: one.shape for name, one in each.state_dict().items()} for each in (model, right))
+    strange = [name for name, shape in own.items() if given.get(name) != shape]
+    if not strange or not given:
+        return ""
+    named = ", ".join(strange[:MOST_NAMED]) + f" and {len(strange) - MOST_NAMED} more" * (len(strange) > MOST_NAMED)
+    return f"its weights are others: Model has no {named} of this shape to copy from"
 
 
 # --- GPU MODE ---------------------------------------------------------------------------------------------------------
@@ -178,7 +195,7 @@ def _gpu_mode(found: Found, device: str) -> list[Pair]:
     def of_all(call: Callable[[Any], Any]) -> Callable[..., Any]:
         return call if alone else lambda *values: call(tuple(values))
 
-    return [Pair("custom_kernel", of_all(task.kernel), of_all(right), of_all(right), give)]
+    return [Pair("custom_kernel", of_all(task.kernel), of_all(right), of_all(right), give, called="generate_input")]
 
 
 # --- flashinfer -------------------------------------------------------------------------------------------------------

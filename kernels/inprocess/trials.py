@@ -34,6 +34,7 @@ from kernels.inprocess.adhoc import (
     copies,
     exact_way,
     like,
+    of_reference,
     peak_dtype,
     unjudged,
     why_no_output,
@@ -83,7 +84,7 @@ def judged(problem: Operation, call: Callable[..., Any], device: str, seed: int)
         shared = any(outputs.changed(early, out)) or outputs.share_memory(out, again)
     verdict = judge([reading], problem.dtype, {"inputs_changed": changed, "shared": shared})
     if not verdict["correct"]:
-        raise Wrong(verdict["why"])
+        raise Wrong(of_reference(verdict["why"]) if isinstance(problem, Adhoc) else verdict["why"])
 
 
 # --- kernels of an operation ------------------------------------------------------------------------------------------
@@ -153,7 +154,15 @@ def of_pair(found: Found, device: str) -> Iterator[Trial]:
     for number, pair in enumerate(pairs):
         problem, call = _problem(pair, device), pair.of_tensors(pair.call)
         for seed in SEEDS[number :: len(pairs)]:
-            yield partial(judged, problem, call, device, seed)
+            yield partial(_noted, pair.note, problem, call, device, seed)
+
+
+def _noted(note: str, *how: Any) -> None:
+    """A trial of a pair; what explains a wrong output is said, too."""
+    try:
+        judged(*how)
+    except Wrong as error:
+        raise Wrong("; ".join(filter(None, [str(error), note]))) from None
 
 
 def _problem(pair: Pair, device: str) -> Adhoc:
@@ -161,7 +170,7 @@ def _problem(pair: Pair, device: str) -> Adhoc:
     if not pair.places:
         kinds = ", ".join(f"input {number} is {a(type(one))}" for number, one in enumerate(pair.give(DESCRIBED), 1))
         raise Unfit(f"its inputs hold no tensor: {kinds or 'there are none'}")
-    source, truth = Source(pair.tensors, device, DESCRIBED), pair.of_tensors(pair.truth)
+    source, truth = Source(pair.tensors, device, DESCRIBED, pair.called), pair.of_tensors(pair.truth)
     if CONSTANT in source.notes:
         raise Unfit(ALIKE)
     tensors = source.draw(DESCRIBED)

@@ -81,8 +81,10 @@ def summary(table: Sequence[Row], operation: str, contended: bool = False) -> Su
         strong = "Measured; the correctness is unknown, because there is no reference"
     elif any(row.p50_ms is not None for row in table):
         strong = _wrong(table) or _did_not_run(table) or "Measured; no comparison"
-    elif checked := [row.correct for row in table if row.mode == "verify" and row.correct is not None]:
-        strong = f"{sum(checked)} of {len(checked)} outputs checked are correct"
+    elif checked := [row for row in table if row.mode == "verify" and row.correct is not None]:
+        strong = f"{sum(bool(row.correct) for row in checked)} of {len(checked)} outputs checked are correct"
+        if {row.kernel for row in checked} == {row.baseline for row in checked} and (other := _did_not_run(table)):
+            strong += f", all of them of the baseline {checked[0].baseline}: {other}"
     elif table:
         strong = "No kernel could be measured"
     if busy > BUSY_SHARE:

@@ -16,6 +16,7 @@ from kernels.catalog import kernels, operations
 from kernels.cli.choice import chosen
 from kernels.cli.describe import tools
 from kernels.cli.main import main, parser
+from kernels.cli.run import NO_ODD_SIZES
 from kernels.contract.events import Calibrated
 from kernels.report.tables import COLUMNS
 from kernels.workload import Ceilings, Config
@@ -191,7 +192,10 @@ def test_a_config_that_only_checks_is_not_timed(command, tmp_path):
     done = command("run", str(config), "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert "2 of 2 outputs checked are correct" in done.stdout
-    assert "p50" not in done.stdout
+    assert "p50" not in done.stdout and "no odd ones" not in done.stdout
+    config.write_text(config.read_text().replace("verify_only: true", "verify_only: true, isolated: true"))
+    isolated = command("run", str(config), "--device", "cpu")
+    assert isolated.stdout.splitlines()[-1].endswith(NO_ODD_SIZES), isolated.stdout + isolated.stderr
 
 
 @pytest.mark.thorough("a whole run for its files")

@@ -618,6 +618,15 @@ def test_a_check_without_times_counts_what_is_correct():
     assert said(event(wrong, mode="verify"))[0] == "0 of 1 outputs checked are correct"
 
 
+def test_a_check_of_the_baseline_alone_says_so():
+    """The only kernel that was asked for is unsupported: "2 of 2 outputs checked are correct" were not its."""
+    skipped = result("other", status="unsupported", correctness=None, why="has no argument causal")
+    strong = said(event(checked("sdpa"), skipped, mode="verify"))[0]
+    assert strong == (
+        "1 of 1 outputs checked are correct, all of them of the baseline sdpa: other did not run: has no argument causal"
+    )
+
+
 def test_nothing_measured_yet_is_no_answer():
     assert said() == ("", "", "same")
 

@@ -112,6 +112,64 @@ def test_a_second_call_leaves_the_first_output_alone_and_new_memory_holds_no_ans
     assert tried(tmp_path) == ("wrong" if why else "right", why)
 
 
+@pytest.mark.parametrize(
+    "right, mine, given, why",
+    [
+        ("(torch.manual_seed(3), x + torch.randn_like(x))[1]", "", "torch.randn(8, 64)",
+         "not judged: TypeError: it draws random numbers like its inputs, which are others in float64"),
+        ("x.view(torch.int32) + x", "", "torch.randn(8, 64)", "not judged: TypeError: it reads the bits of its numbers"),
+        ("x.relu()", "x", "torch.randn(8, 64)", "wrong: (from the reference's own error)"),
+        ("x.relu()", "", "torch.frombuffer(bytearray(__import__('os').urandom(64)), dtype=torch.uint8)",
+         "not judged: get_inputs is not deterministic: inputs[0] differs for the same seed: draw with torch, or from a gen"),
+    ],
+)  # fmt: skip
+def test_what_is_said_is_about_the_files_of_the_problem(tmp_path, right, mine, given, why):
+    word, said = of_models(tmp_path, right, mine, given)
+    expected, _, what = why.partition(": ")
+    assert word == expected and what in said, said
+
+
+WEIGHTS = """
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(64, 32), torch.nn.Linear(32, 16)
+
+    def forward(self, x):
+        return self.b(self.a(x).relu())
+
+
+class ModelNew(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.{second}, self.{first} = torch.nn.Linear(32, 16), torch.nn.Linear(64, 32)
+
+    def forward(self, x):
+        return self.{second}(self.{first}(x).relu())
+
+
+def get_inputs():
+    return [torch.randn(8, 64)]
+"""
+
+
+@pytest.mark.parametrize("first, second", [("a", "b"), ("first", "second")])
+def test_weights_whose_names_do_not_fit_are_named(tmp_path, first, second):
+    """It said only how large the error is."""
+    (tmp_path / "pair.py").write_text("import torch\n" + WEIGHTS.format(first=first, second=second))
+    word, why = tried(tmp_path)
+    assert word == ("right" if first == "a" else "wrong")
+    named = "its weights are others: Model has no second.weight, second.bias, first.weight, first.bias of this shape"
+    assert why == "" if first == "a" else named in why
+
+
+def test_a_file_that_ends_the_process_is_said_to(tmp_path):
+    text = PAIR.format(right="x", mine="x", given="torch.randn(4)")
+    (tmp_path / "pair.py").write_text(text.replace("\n\n\n", "\nraise SystemExit(0)\n", 1))
+    assert tried(tmp_path) == ("not loaded", "does not load: it ends its process: SystemExit: 0")
+
+
 # --- GPU MODE ---------------------------------------------------------------------------------------------------------
 
 REFERENCE = """import torch
