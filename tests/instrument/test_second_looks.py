@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from simulated_gpu import SimulatedGpu, Work
 
-from kernels.analysis.suspicion import why_knows, why_probed, why_recognises, why_settles
+from kernels.analysis.suspicion import why_probed
 from kernels.child import profiler, tasks
 from kernels.child.bench import Bench
 from kernels.child.clock import CpuClock, CudaClock
@@ -500,78 +500,3 @@ def test_who_remembers_results_is_not_said_to_work_for_others(monkeypatch):
     probed = Probed(**{kind: [ns] * 7 for kind, ns in kinds.items()}, busy=[])
     about.engine.session.call = lambda do, limit_s, **asked: probed
     assert about.why("mine", timed) == "the kernel caches results: 10.0 times faster on inputs that it has seen"
-
-
-def busy_for(us):
-    begin = time.perf_counter_ns()
-    while time.perf_counter_ns() - begin < us * 1e3:
-        pass
-
-
-def probed_as(kernel, call_ns, sets, sights=10):
-    """What is said of a kernel that is called with small inputs. kernel(key of the values, works)"""
-    bench, seed = Bench("cpu"), itertools.count()
-    bench.open({"operation": "layer_norm", "sizes": {"rows": 8, "cols": 64}, "dtype": "float32"})
-    bench.prepare(list(range(8)), 8)
-    eager = bench.arms.call("eager")
-
-    def called(x, *rest, **options):
-        kernel(x[0, 0].item())
-        return eager(x, *rest, **options)
-
-    bench.arms.calls["eager"] = called
-    return why_probed(lambda **asked: bench.probe("eager", **asked), lambda: next(seed), call_ns, sets, sights)
-
-
-@pytest.mark.parametrize("sets", [1, 128])
-def test_what_a_cpu_learns_of_the_branches_of_the_last_values_is_not_caching(sets):
-    """As softmax in scalar C was, 1.3 times faster on the values of the call before: three of three runs accused it."""
-    before = []
-
-    def learns(key):
-        busy_for(45 if before[-1:] == [key] else 60)
-        before[:] = [key]
-
-    assert probed_as(learns, 60e3, sets) == ""
-
-
-@pytest.mark.parametrize("sets", [1, 128])
-def test_a_cache_of_short_calls_is_seen_behind_calls_on_other_values(sets):
-    known = set()
-
-    def keeps(key):
-        busy_for(20 if key in known else 60)
-        known.add(key)
-
-    assert probed_as(keeps, 60e3, sets).startswith(CACHES)
-
-
-def test_a_cache_that_begins_in_the_third_call_of_a_block_is_seen_where_blocks_have_one_buffer():
-    """Any write or pause ended it, so that no other reading showed it."""
-    last = {"end": 0, "key": None, "calls": 0}
-
-    def keeps(key):
-        begin = time.perf_counter_ns()
-        follows = begin - last["end"] < 20e3 and key == last["key"]
-        last.update(key=key, calls=last["calls"] + 1 if follows else 0)
-        busy_for(20 if last["calls"] > 1 else 60)
-        last["end"] = time.perf_counter_ns()
-
-    said = probed_as(keeps, 25e3, 1, sights=50)
-    assert said.startswith(f"{CACHES}: ") and said.endswith(
-        "at the end of a block on one buffer than in its first calls"
-    )
-
-
-def test_the_first_calls_of_a_block_may_be_a_little_slower():
-    assert why_settles([], []) == ""
-    assert why_settles([41e3] * 7, [35e3] * 7) == "", "branches of 16 rows of 256"
-    assert why_settles([3.9e3] * 7, [3.0e3] * 7) == "", "less than 1 us"
-    assert why_settles([46e3] * 7, [25e3] * 7).startswith(f"{CACHES}: 1.8 times faster at the end of a block")
-
-
-def test_the_first_read_of_what_was_written_takes_a_share_of_the_call_at_most():
-    """What 480 KiB may take was more than all of the call of a softmax."""
-    assert why_recognises([20e3] * 7, [45e3] * 7, host_bytes=480 * 1024).startswith(CACHES)
-    assert why_knows([20e3] * 7, [45e3] * 7, host_bytes=480 * 1024).startswith(CACHES)
-    assert why_recognises([32e3] * 7, [45e3] * 7, host_bytes=480 * 1024) == ""
