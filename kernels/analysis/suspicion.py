@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from statistics import median
+from typing import Any
 
 from kernels.contract.replies import Probed
 
@@ -22,13 +23,16 @@ DOUBTS = 3
 """A suspicion counts only if it holds over this many probes or more, or this often in a row."""
 SEEN_FACTOR, SEEN_OFTEN = 1.2, 0.85
 """Limits of caching: speedup on known inputs, and the share of pairs that show it."""
+LEARNED_FACTOR, LEARNED_NS = 1.5, 100e3
+"""The same of calls below LEARNED_NS on a CPU, where timed calls shared one buffer: it learns which way the branches of known
+values go. Where they had several, other calls come between (probe.py)."""
 UNEVEN_FACTOR = 1.2
 """Limit of a block's mean over its median, compared with the baseline's."""
 EVEN_ONE_IN = 8
 """An arm of which more than one block in so many is even does not work for others."""
-UNTOUCHED_NS, UNTOUCHED_BYTES_PER_NS = 1000, 10
-"""Allowed extra time of a call on inputs that were just written: a constant, plus on a CPU their bytes at this rate. There
-the first read of what was just written takes longer: of 128 KiB 8 us more, by argmax."""
+UNTOUCHED_NS, UNTOUCHED_BYTES_PER_NS, UNTOUCHED_SHARE = 1000, 10, 1 / 3
+"""Allowed extra time of a call on inputs that were just written: a constant, plus on a CPU their bytes at this rate, or at most
+a share of the call. There the first read of what was just written takes longer: of 128 KiB 8 us more, by argmax."""
 AHEAD_FACTOR, AHEAD_SIGMAS = 1.5, 1.64
 """Limit of how much faster calls may be if time passes between the writing of their inputs and them. So many pairs must show it
 that chance alone gives it in one of twenty measurements (one-sided, in standard deviations), at most SEEN_OFTEN. Of nine calls
@@ -46,44 +50,68 @@ interrupts a CPU's batches; those of a GPU are queued."""
 PROBE_SETS, FEWEST_SETS = 8, 2
 """Input sets of a probe in turn: at most, and at least."""
 
+KINDS = ("seen_ns", "new_ns", "untouched_ns", "written_ns", "again_ns", "fresh_ns", "early_ns", "late_ns")
+"""Of a probe's times."""
+
 
 def seeds_for(count: int, in_turn: int = PROBE_SETS) -> int:
     """Seeds of a probe with `count` times of each kind, on this many sets in turn."""
     return count * (2 * in_turn + 3) + 1
 
 
-def why_remembers(seen_ns: Sequence[float], new_ns: Sequence[float]) -> str:
-    """Detects caching by value: faster on values seen before than on new ones. Empty: none."""
-    if not (factor := _faster(seen_ns, new_ns)):
+def why_remembers(seen_ns: Sequence[float], new_ns: Sequence[float], least: float = SEEN_FACTOR) -> str:
+    """Detects caching by value: faster on values seen before than on new ones, by more than `least`. Empty: none."""
+    if not (factor := _faster(seen_ns, new_ns, least=least)):
         return ""
     return f"the kernel caches results: {factor:.1f} times faster on inputs that it has seen"
 
 
-def why_recognises(untouched_ns: Sequence[float], written_ns: Sequence[float], host_bytes: int = 0) -> str:
+def why_recognises(
+    untouched_ns: Sequence[float], written_ns: Sequence[float], host_bytes: int = 0, least: float = SEEN_FACTOR
+) -> str:
     """Detects caching by address and version, or after several calls. Empty: none. host_bytes: of the inputs, in the
     host's memory."""
-    factor, more_ns = _faster(untouched_ns, written_ns), median(written_ns) - median(untouched_ns)
-    if not factor or more_ns <= UNTOUCHED_NS + host_bytes / UNTOUCHED_BYTES_PER_NS:
+    if not (factor := _much_faster(untouched_ns, written_ns, host_bytes, least)):
         return ""
     return f"the kernel caches results: {factor:.1f} times faster on tensors not written since its last call"
 
 
-def why_knows(again_ns: Sequence[float], fresh_ns: Sequence[float], host_bytes: int = 0) -> str:
+def why_knows(
+    again_ns: Sequence[float], fresh_ns: Sequence[float], host_bytes: int = 0, least: float = SEEN_FACTOR
+) -> str:
     """Detects caching that shows only where one set follows another. Empty: none. host_bytes: as in why_recognises."""
-    factor, more_ns = _faster(again_ns, fresh_ns), median(fresh_ns) - median(again_ns)
-    if not factor or more_ns <= UNTOUCHED_NS + host_bytes / UNTOUCHED_BYTES_PER_NS:
+    if not (factor := _much_faster(again_ns, fresh_ns, host_bytes, least)):
         return ""
     return f"the kernel caches results: {factor:.1f} times faster on sets of inputs that it has seen"
 
 
-def _faster(known_ns: Sequence[float], new_ns: Sequence[float], least_often: float = SEEN_OFTEN) -> float:
-    """Speedup of calls on known inputs; 0 if below SEEN_FACTOR or in fewer than least_often of all pairs.
+def why_settles(early_ns: Sequence[float], late_ns: Sequence[float]) -> str:
+    """Detects caching that begins only in calls back to back on one buffer. Empty: none, or no such calls. The limit is
+    LEARNED_FACTOR: threads may have to wake up for the first calls."""
+    if not early_ns or not (factor := _faster(late_ns, early_ns, least=LEARNED_FACTOR)):
+        return ""
+    if median(early_ns) - median(late_ns) <= UNTOUCHED_NS:
+        return ""
+    return f"the kernel caches results: {factor:.1f} times faster at the end of a block on one buffer than in its first calls"
+
+
+def _much_faster(known_ns: Sequence[float], new_ns: Sequence[float], host_bytes: int, least: float) -> float:
+    """As `_faster`; also 0 where the difference may be what the first read of written memory takes."""
+    allowed_ns = UNTOUCHED_NS + min(host_bytes / UNTOUCHED_BYTES_PER_NS, UNTOUCHED_SHARE * median(new_ns))
+    more_ns = median(new_ns) - median(known_ns)
+    return _faster(known_ns, new_ns, least=least) if more_ns > allowed_ns else 0.0
+
+
+def _faster(
+    known_ns: Sequence[float], new_ns: Sequence[float], least_often: float = SEEN_OFTEN, least: float = SEEN_FACTOR
+) -> float:
+    """Speedup of calls on known inputs; 0 if not above `least`, or in fewer than least_often of all pairs.
 
     Both kinds were measured in random order: a busy host slows both alike.
     """
     factor = median(new_ns) / median(known_ns)
     often = sum(known < new for known in known_ns for new in new_ns) / (len(known_ns) * len(new_ns))
-    return factor if factor > SEEN_FACTOR and often >= least_often else 0.0
+    return factor if factor > least and often >= least_often else 0.0
 
 
 def why_ahead(waited_ns: Sequence[float], at_once_ns: Sequence[float], host_bytes: int = 0) -> str:
@@ -177,9 +205,10 @@ def why_probed(
     """Why an arm is suspect of caching; empty if it is not. Probes again until a probe finds nothing, or DOUBTS of them with
     PROBES calls of each kind or more have found it: of one call each, one in two is the faster one by chance.
 
-    probe(seeds=[...], sights=n, in_turn=n): Bench.probe. The readings of all probes are judged together. sets: most input sets of
-    the timed calls. least_sights: how often timed calls met the same values. sustained_sights: how often they did back to back:
-    they are tried as often here, however long it takes. kind: of the device, cpu or cuda.
+    probe(seeds=[...], sights=n, in_turn=n): Bench.probe; with one_buffer=True where timed calls of a CPU had one set. All
+    readings are judged together. sets: most input sets of the timed calls. least_sights: how often timed calls met the same
+    values. sustained_sights: how often they did back to back: they are tried as often here, however long it takes. kind: of the
+    device, cpu or cuda.
     """
     known: dict[str, list[float]] = {}
     very_long = call_ns > VERY_LONG_NS[kind]
@@ -188,12 +217,20 @@ def why_probed(
     if very_long:
         in_turn = FEWEST_SETS
     sights = max(FEW_SIGHTS, min(max(SIGHTS, least_sights), int(SIGHTS_NS / call_ns)), sustained_sights)
+    one_buffer = kind == "cpu" and sets == 1
+    least = LEARNED_FACTOR if one_buffer and call_ns < LEARNED_NS else SEEN_FACTOR
     for _ in range(max(DOUBTS, math.ceil(PROBES / calls))):
-        got = probe(seeds=[seed() for _ in range(seeds_for(calls, in_turn))], sights=sights, in_turn=in_turn)
-        for key in ("seen_ns", "new_ns", "untouched_ns", "written_ns", "again_ns", "fresh_ns"):
+        asked: dict[str, Any] = {"one_buffer": True} if one_buffer else {}
+        asked |= {"sights": sights, "in_turn": in_turn, "seeds": [seed() for _ in range(seeds_for(calls, in_turn))]}
+        got = probe(**asked)
+        for key in KINDS:
             known.setdefault(key, []).extend(getattr(got, key))
-        of_values = why_remembers(known["seen_ns"], known["new_ns"])
-        of_tensors = why_recognises(known["untouched_ns"], known["written_ns"], got.host_bytes)
-        if not (why := of_values or of_tensors or why_knows(known["again_ns"], known["fresh_ns"], got.host_bytes)):
+        why = (
+            why_remembers(known["seen_ns"], known["new_ns"], least)
+            or why_recognises(known["untouched_ns"], known["written_ns"], got.host_bytes, least)
+            or why_knows(known["again_ns"], known["fresh_ns"], got.host_bytes, least)
+            or why_settles(known["early_ns"], known["late_ns"])
+        )
+        if not why:
             break
     return why

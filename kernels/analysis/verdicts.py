@@ -18,6 +18,9 @@ from kernels.analysis.statistics import (
 from kernels.contract.arm_result import ArmResult, Ratio, Status, Verdict
 from kernels.contract.events import Measured
 
+SLOWED = "with its environment the baseline is"
+"""How a measurement's note begins that says by how much a kernel's variables slow the baseline down."""
+
 
 class Judged(typing.Protocol):
     """What a word needs of a result: an ArmResult, or a row of several runs."""
@@ -105,6 +108,8 @@ def is_noisy(margin: float) -> bool:
 
 def why_undecided(measured: Measured) -> str:
     """Why nothing is decided on a workload, as a sentence without its full stop; empty if something may be."""
+    if is_noisy(measured.margin) and (slowed := next((note for note in measured.notes if note.startswith(SLOWED)), "")):
+        return slowed
     return why_noisy(measured.aa, measured.margin, measured.is_contended if measured.of_cpu else None)
 
 

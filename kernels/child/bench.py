@@ -418,15 +418,25 @@ class Bench:
         grown, self.grown, self.kinds = self.grown, {}, {}
         return Rechecked(readings=readings, changed_inputs=changed, grown=grown)
 
-    def probe(self, arm: str, seeds: list[int], sights: int, in_turn: int) -> Probed:
+    def probe(self, arm: str, seeds: list[int], sights: int, in_turn: int, one_buffer: bool = False) -> Probed:
         """Calls on known and on new inputs: see kernels/child/probe.py."""
         self._let_go()
         scalable = self.problem.scalable and self.problem.element_bytes > 1  # PyTorch cannot multiply fp8
-        timed = timer(self.clock)
-        times = probe(timed, self._call(arm), self.sets, self._write, seeds, sights, in_turn, scalable)
+        timed, call, on_host = timer(self.clock), self._call(arm), self.kind == "cpu"
+        times = probe(
+            timed,
+            call,
+            self.sets,
+            self._write,
+            seeds,
+            sights,
+            in_turn,
+            scalable,
+            on_host=on_host,
+            one_buffer=one_buffer,
+        )
         self.guard.claim_processes(arm)
-        on_host = self.sets[0].nbytes if self.kind == "cpu" else 0
-        return Probed(busy=self.guard.busy(arm), host_bytes=on_host, **times)
+        return Probed(busy=self.guard.busy(arm), host_bytes=self.sets[0].nbytes if on_host else 0, **times)
 
     def release(self) -> Nothing:
         """Frees graphs and input sets."""

@@ -12,7 +12,7 @@ import contextlib
 import time
 from typing import Any, ClassVar
 
-from kernels.child import clock, settings, tasks
+from kernels.child import clock, process_state, settings, tasks
 from kernels.child.functions import Owner, Snapshot, exchanged, far, modules, near
 from kernels.child.reach import Reach
 
@@ -37,6 +37,7 @@ class Guard:
         self.restored_silently = tuple(
             (settings.read_one(read), read, write) for _, read, write in settings.restored_silently()
         )
+        self.counters = process_state.mapped(process_state.COUNTER)
         self.must_replace = False
         """State changed that cannot be restored: replace this process."""
         the_runtime = getattr(the_clock, "runtime", the_clock)
@@ -85,6 +86,9 @@ class Guard:
         )
         found += [f"registrations of {name}: changed" for name in changed]
         found += exchanged(self.modules)
+        if (mapped := process_state.mapped(process_state.COUNTER)) > self.counters:
+            found.append(f"counters that may interrupt: {mapped} are mapped instead of {self.counters}")
+            self.must_replace = True
         self.must_replace |= self.far.stuck
         if changed:
             self.must_replace, self.registrations = True, now

@@ -14,8 +14,9 @@ import ctypes
 import os
 import re
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
+
+from kernels.child.process_state import FAULTS, descriptors
 
 M_PERTURB, M_MMAP_MAX, MOST_MAPPED = -6, -4, 65536
 """New memory is not filled; so many pieces may be mapped on their own, as usual."""
@@ -112,7 +113,7 @@ def must_be_written(spans: Collection[tuple[int, int]], thorough: bool) -> None:
         if "r" not in one.access or (one.inode and not _in_memory(one.start, one.end)):
             raise FilledWhenRead
     unusual = REGISTERED | {KEY}
-    if (thorough or _holds_userfaultfd()) and any(unusual & one.flags for one in _mappings(spans, "smaps")):
+    if (thorough or descriptors(FAULTS)) and any(unusual & one.flags for one in _mappings(spans, "smaps")):
         raise FilledWhenRead
 
 
@@ -145,11 +146,3 @@ def _in_memory(start: int, end: int) -> bool:
     pages = (ctypes.c_ubyte * -(-(end - start) // page))()
     asked = ctypes.CDLL(None).mincore(ctypes.c_void_p(start), ctypes.c_size_t(end - start), pages)
     return asked != 0 or all(one & 1 for one in pages)
-
-
-def _holds_userfaultfd() -> bool:
-    for number in os.listdir("/proc/self/fd"):
-        with suppress(OSError):  # closed meanwhile
-            if "userfaultfd" in os.readlink(f"/proc/self/fd/{number}"):
-                return True
-    return False

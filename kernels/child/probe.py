@@ -17,6 +17,12 @@ SCALE = -0.9
 """Scales inputs to new values; repeated scaling never repeats a value, but drawing new ones every NEW_EVERY times keeps them from
 becoming zero."""
 NEW_EVERY = 64
+OTHERS, SHORT_NS, LOOKS = 4, 100e3, 3
+"""A CPU learns which way the branches of a call go on its values, and a short call on the same values is faster: 1.3 times, of
+8,192 branches. So between short calls on known values come OTHERS calls on other values: it forgets, a cache does not. Short
+are calls whose fastest of LOOKS on new values takes less than SHORT_NS."""
+LAST_ONE_IN = 8
+"""One in so many calls of a burst, and three at least, are its last ones."""
 
 
 def timer(clock: Any) -> Callable[[Callable[[int], Any], Sequence[int]], list[float]]:
@@ -44,6 +50,8 @@ def probe(
     sights: int,
     in_turn: int,
     scalable: bool,
+    on_host: bool = False,
+    one_buffer: bool = False,
 ) -> dict[str, list[float]]:
     """For `count` times one time of each kind (ns), in random order.
 
@@ -55,6 +63,9 @@ def probe(
     are written before each call. For untouched_ns other tensors are written, so that caches end in the same state.
     again_ns, fresh_ns: medians of calls on the first `in_turn` sets in turn: on values of the calls right before, and on
     new values.
+    early_ns, late_ns: only with one_buffer, where timed calls had one set. Of `sights` calls back to back after one write, as
+    timed calls are: the mean of the first two, and the median of the last ones.
+    on_host: between short calls on known values come others; not with one_buffer.
     """
     left, everything = list(seeds), range(min(in_turn, len(sets)))
     others, more = sets.draw(left.pop()), random.Random(left[0])
@@ -63,16 +74,27 @@ def probe(
     def one() -> float:
         return timed(call, range(1))[0]
 
-    def into(tensors: Inputs, seed: int) -> None:
+    def into(tensors: Inputs, seed: int, index: int = 0) -> None:
         rewrite(tensors, sets.draw(seed))
-        sets.note([0], scaled=True)
+        sets.note([index], scaled=True)
 
-    def second(*of_values: int) -> float:
-        ticks = 0.0
-        for seed in of_values:
-            into(first, seed)
-            ticks = one()
-        return ticks
+    def new() -> float:
+        into(first, more.getrandbits(64))
+        return one()
+
+    is_short = on_host and not one_buffer and min(new() for _ in range(LOOKS)) < SHORT_NS
+
+    def on_others() -> None:
+        for index in range(1, min(OTHERS + 1, len(sets))) if is_short else ():
+            into(sets[index], more.getrandbits(64), index)
+            call(index)
+
+    def second(one_seed: int, another: int) -> float:
+        into(first, one_seed)
+        one()
+        on_others()
+        into(first, another)
+        return one()
 
     def last(of: Inputs) -> float:
         for sight in range(sights):
@@ -85,7 +107,15 @@ def probe(
                 into(of, more.getrandbits(64))
             if sight < sights - 1:
                 call(0)
+        on_others()
         return one()
+
+    def burst() -> tuple[float, float]:
+        call(0)
+        into(first, more.getrandbits(64))
+        ticks = timed(call, [0] * max(4, sights))
+        late = sorted(ticks[-max(3, len(ticks) // LAST_ONE_IN) :])
+        return sum(ticks[:2]) / 2, late[len(late) // 2]
 
     def turn(known: bool) -> float:
         fresh = [left.pop() for _ in everything]
@@ -111,4 +141,8 @@ def probe(
         ]
         for key, run, of in more.sample(calls, len(calls)):
             times[key].append(run(*of))
+        if one_buffer:
+            early, late = burst()
+            times.setdefault("early_ns", []).append(early)
+            times.setdefault("late_ns", []).append(late)
     return times

@@ -21,10 +21,10 @@ from typing import Any
 import torch
 
 from kernels.catalog import KERNEL_PATH_VARIABLE, SUBMITTED_VARIABLE, operations
+from kernels.child import process_state
+from kernels.child.process_state import Setting, leave
 from kernels.child.thread_places import Threads
 
-Setting = tuple[str, Callable[[], Any], Callable[[Any], Any]]
-"""(name, read, write)"""
 SIGNALS = tuple(number for number in signal.Signals if number not in (signal.SIGKILL, signal.SIGSTOP))
 ALLOCATIONS = 3
 OPERATORS = (
@@ -43,8 +43,6 @@ TERMS = ((1.0, 2.0**-40), (1.0, -(2.0**-40)), (2.0**-128, 2.0**-128))
 """Sums in float32: 1 if it is rounded to the nearest number, twice; and a denormal number."""
 OF_PLACES = ("working directory", "folder of temporary files", "paths of imports")
 OF_THREADS = "affinity, priority and scheduler of threads"
-GRANTED = ("Seccomp:", "Speculation", "THP_enabled")
-"""Lines of /proc/thread-self/status."""
 MKL = (
     "MKL_Get_Max_Threads",
     "mkl_serv_set_num_threads",
@@ -64,6 +62,7 @@ def _attribute(name: str, owner: Any, attribute: str) -> Setting:
 
 def settings(kind: str) -> Iterator[Setting]:
     """Settings of PyTorch and of the process."""
+    yield from process_state.settings()
     inner = torch._C  # modes first: every other reading passes through them
     yield "torch function modes", inner._len_torch_function_stack, partial(_pop_modes, inner._pop_torch_function_stack)
     yield "torch dispatch modes", inner._len_torch_dispatch_stack, partial(_pop_modes, inner._pop_torch_dispatch_stack)
@@ -118,8 +117,6 @@ def settings(kind: str) -> Iterator[Setting]:
     if kind == "cpu":
         yield "rounding of numbers in PyTorch's threads", _rounding_of_threads, leave
         yield OF_THREADS, (threads := Threads()).read, threads.put_back
-    yield "timers of the system", _system_timers, leave
-    yield "what the system grants", _granted, leave
     for variable in (KERNEL_PATH_VARIABLE, SUBMITTED_VARIABLE):
         yield f"variable {variable}", partial(os.environ.get, variable), partial(_set_variable, variable)
     directory, temporary, imports = OF_PLACES
@@ -177,10 +174,6 @@ def settle(kind: str) -> None:
     if kind == "cuda":
         one = torch.empty(1, 1, 8, 64, dtype=torch.float16, device="cuda")
         torch._fused_sdp_choice(one, one, one)
-
-
-def leave(before: Any) -> None:
-    """The write function of what cannot be put back."""
 
 
 def _working_directory() -> str:
@@ -270,21 +263,6 @@ def _round_as_usual(before: Any) -> None:
     torch.set_flush_denormal(False)
     if reset := getattr(ctypes.CDLL(None), "fesetround", None):
         reset(0)
-
-
-def _system_timers() -> int:
-    """Timers of timer_create, which getitimer does not know. 0 where the system does not list them."""
-    with contextlib.suppress(OSError), open("/proc/self/timers") as file:
-        return sum(line.startswith("ID:") for line in file)
-    return 0
-
-
-def _granted() -> str:
-    """What the system takes from this thread on request, and never gives back: filters of its calls, speculation, large
-    pages."""
-    with contextlib.suppress(OSError), open("/proc/thread-self/status") as file:
-        return ", ".join(" ".join(line.split()) for line in file if line.startswith(GRANTED))
-    return ""
 
 
 def _set_variable(name: str, value: str | None) -> None:

@@ -154,6 +154,8 @@ class Probed(Reply):
     written_ns: list[float]
     again_ns: list[float]
     fresh_ns: list[float]
+    early_ns: list[float] = []
+    late_ns: list[float] = []
     host_bytes: int = 0
     """Of one input set, if it is in the host's memory."""
     busy: list[tuple[str, Text]]

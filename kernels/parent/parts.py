@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from kernels.analysis.statistics import MARGIN
+from kernels.analysis.verdicts import SLOWED
 from kernels.contract.arm_result import Status, assignments
 from kernels.contract.events import MAIN
 from kernels.parent.arm import Arm
@@ -18,6 +19,8 @@ from kernels.parent.arm import Arm
 SLOWER = {"cuda": 1.1, "cpu": 1.5}
 """A baseline that takes this many times as long with a kernel's variables as without them is slowed down by them. Processes
 of a CPU differ more."""
+CHANCE = {"cuda": 1.02, "cpu": 1.05}
+"""Two processes without variables may differ by so much."""
 BUSY_SLOWER = 4.0
 """So many times as slow, beside that, other processes of a busy CPU may make it."""
 
@@ -83,6 +86,8 @@ class BaselineTimes:
     """Of both measurements."""
     is_busy: bool = False
     """Whether other processes used the CPU during one of them."""
+    intervals_ns: Sequence[tuple[float, float]] = ()
+    """Of both p50, from their rounds."""
 
     @property
     def is_slower(self) -> bool | None:
@@ -96,12 +101,24 @@ class BaselineTimes:
         return True if self.ns > limit * self.plain_ns else None
 
     @property
+    def factors(self) -> tuple[float, float]:
+        """How many times as long it takes with the variables: at least and at most, by both intervals."""
+        (low, high), (plain_low, plain_high) = self.intervals_ns or ((self.ns, self.ns), (self.plain_ns, self.plain_ns))
+        return low / plain_high, high / plain_low
+
+    @property
+    def is_a_little_slower(self) -> bool:
+        """Whether it surely takes longer with the variables, by more than chance between two processes."""
+        return self.factors[0] > CHANCE[self.kind]
+
+    @property
     def told(self) -> str:
         return f"{self.ns / 1e3:.4g} us with it, {self.plain_ns / 1e3:.4g} us without it"
 
 
 def judge(part: Part, baseline: BaselineTimes) -> None:
-    """A part whose variables slow its baseline down has no speedups; one where they may, no verdicts."""
+    """A part whose variables slow its baseline down has no speedups; one where they may, no verdicts. Where they do so by less,
+    its results need as much more: beyond WIDEST_MARGIN there is no verdict."""
     if baseline.is_slower:
         for arm in part.alive[1:]:
             arm.fail(Status.SUSPECT, f"its environment slows the baseline down: {baseline.told}")
@@ -111,3 +128,6 @@ def judge(part: Part, baseline: BaselineTimes) -> None:
             f"{assignments(part.environment)} may slow the baseline down: {baseline.told}; "
             + ("other processes used the CPU" if baseline.is_busy else "noise of that size hides it")
         )
+    elif baseline.is_a_little_slower:
+        part.margin = baseline.factors[1] - 1
+        part.told.append(f"{SLOWED} {baseline.ns / baseline.plain_ns:.3g} times slower: {baseline.told}")

@@ -7,6 +7,7 @@ from typing import Any
 
 from kernels.analysis.correctness import judge, without_values
 from kernels.analysis.peaks import peak_of
+from kernels.analysis.statistics import p50_interval
 from kernels.contract.arm_result import Status, assignments
 from kernels.contract.events import MAIN, HostLoad, Measured
 from kernels.contract.replies import Verified
@@ -90,7 +91,7 @@ class WorkloadRun:
     def _may_be_slower(self, timed_groups: list[Timed], plain: list[Timed]) -> bool:
         """Whether the baseline took longer in this part than in the part without variables."""
         times = self._baseline_times(timed_groups, plain)
-        return times is not None and times.is_slower is not False
+        return times is not None and (times.is_slower is not False or times.is_a_little_slower)
 
     def _baseline_times(self, timed_groups: list[Timed], plain: list[Timed]) -> BaselineTimes | None:
         """The baseline's times in this part and in the part without variables; None unless both were measured alike."""
@@ -106,7 +107,10 @@ class WorkloadRun:
         loads = [one.reading.host for one in (mine, other) if one.reading and one.reading.host]
         is_busy = any(HostLoad.model_validate(load).is_busy for load in loads)
         times = mine.p50_ns(self.baseline), other.p50_ns(self.baseline)
-        return BaselineTimes(self.context.device.kind, *times, margins, is_busy and not self.context.is_cuda)
+        medians = [one.reading.medians(self.baseline) for one in (mine, other) if one.reading]
+        intervals = [p50_interval(p50, of) for p50, of in zip(times, medians, strict=True)]
+        kind, is_busy = self.context.device.kind, is_busy and not self.context.is_cuda
+        return BaselineTimes(kind, *times, margins, is_busy, intervals)
 
     def _check_alone(self) -> list[Timed]:
         self._verify(self._engine(self.plan, self._checks()))

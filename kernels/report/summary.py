@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kernels.analysis.standing import Ranking, Standing, in_digits, ranking
 from kernels.analysis.statistics import MARGIN, as_margin, for_many
-from kernels.analysis.verdicts import is_noisy
+from kernels.analysis.verdicts import SLOWED, is_noisy
 from kernels.catalog import UnknownName, get_operation
 from kernels.contract.arm_result import FAILURES, Ratio, Status, Verdict
 from kernels.contract.events import BUSY_SHARE
@@ -254,9 +254,14 @@ def _others(ranked: Ranking, first: Standing) -> list[str]:
 def _noise(table: Sequence[Row]) -> list[str]:
     """Where nothing is decided, and why."""
     told = [row for row in table if row.speedup is not None and not row.other_work]
-    noisy = {row.workload_key: row for row in told if is_noisy(row.margin)}
-    if not noisy:
-        return _widened(table)
+    slowed = [row for row in told if row.why.startswith(SLOWED)]
+    noisy = {row.workload_key: row for row in told if is_noisy(row.margin) and row not in slowed}
+    sentences = [f"{row.kernel} is undecided: {row.why}." for row in slowed[:MOST_KERNELS_NAMED]]
+    return sentences + (_noisy(table, noisy) if noisy else _widened([row for row in table if row not in slowed]))
+
+
+def _noisy(table: Sequence[Row], noisy: Mapping[str, Row]) -> list[str]:
+    """Workload -> a row whose baseline was too noisy."""
     of = len({row.workload_key for row in table})
     where = f" on {len(noisy)} of {of} workloads" if of > 1 else ""
     reasons = list(dict.fromkeys(row.why for row in noisy.values()))
@@ -275,7 +280,9 @@ def _widened(table: Sequence[Row]) -> list[str]:
     margins = [row.margin for row in table if row.verdict == Verdict.UNDECIDED and row.margin > 1.01 * MARGIN]
     if not margins:
         return []
-    return [f"A/A of {table[0].baseline} was noisy: FASTER and SLOWER need a difference of up to {max(margins):.1%}."]
+    slowed = any(row.environment for row in table if row.margin > 1.01 * MARGIN)
+    why = f"A/A of {table[0].baseline} was noisy{', or variables of a kernel slow it down' * slowed}"
+    return [f"{why}: FASTER and SLOWER need a difference of up to {max(margins):.1%}."]
 
 
 def _faults(table: Sequence[Row], strong: str) -> list[str]:

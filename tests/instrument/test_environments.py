@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from kernels.analysis.verdicts import why_undecided
 from kernels.catalog import declaration, get_kernel
 from kernels.contract.arm_result import Status, Verdict
 from kernels.host.device import find_device
@@ -12,7 +13,8 @@ from kernels.parent.arm import Arm
 from kernels.parent.child_process import COMPILED, PASSED_ON, ROOT, Child, child_environment
 from kernels.parent.parts import BaselineTimes, Part, judge, parts
 from kernels.parent.supervisor import Supervisor
-from kernels.variables import RESERVED, RESERVED_NAMES, why_refused
+from kernels.report.tables import rows
+from kernels.variables import OF_BASELINES, RESERVED, RESERVED_NAMES, why_refused
 from kernels.workload import Ceilings, Config, RunSpec
 
 CEILINGS = Ceilings(copy_gb_per_s=100, read_gb_per_s=100)
@@ -200,6 +202,49 @@ def test_noise_that_may_hide_a_slower_baseline_leaves_no_verdict():
     )
 
 
+@pytest.mark.parametrize(
+    ("kind", "ns", "within", "margin"),
+    [
+        ("cpu", 1.43, 0.01, 1.43 * 1.01 / 0.99 - 1), ("cpu", 1.07, 0.005, 1.07 * 1.005 / 0.995 - 1),
+        ("cpu", 1.07, 0.02, 0.0), ("cpu", 1.04, 0.001, 0.0), ("cpu", 0.7, 0.001, 0.0),
+        ("cuda", 1.09, 0.001, 1.09 * 1.001 / 0.999 - 1), ("cuda", 1.019, 0.001, 0.0),
+    ],
+)  # fmt: skip
+def test_what_variables_take_from_the_baseline_is_no_speedup(kind, ns, within, margin):
+    """Below the limits the whole of it counted for the kernel."""
+    part = Part([arm("eager", X="1"), arm("a", X="1")], {"X": "1"})
+    intervals = [(of * 1e6 * (1 - within), of * 1e6 * (1 + within)) for of in (ns, 1.0)]
+    judge(part, BaselineTimes(kind, ns * 1e6, 1e6, (0.01, 0.01), False, intervals))
+    assert part.margin == pytest.approx(margin) and part.alive == part.arms
+    slower = f"with its environment the baseline is {ns:.3g} times slower: "
+    assert any(note.startswith(slower) for note in part.notes) == (margin > 0)
+
+
+def test_a_result_whose_baseline_is_slowed_down_has_the_reason():
+    slower = "with its environment the baseline is 1.43 times slower: 89 us with it, 62 us without it"
+    event = SimpleNamespace(margin=0.45, aa=None, is_contended=True, of_cpu=True, notes=["another", slower])
+    assert why_undecided(event) == slower
+    event.margin = 0.03
+    assert why_undecided(event) == ""
+
+
+@pytest.mark.thorough(MORE)
+def test_a_baseline_that_the_environment_slows_down_a_little_leaves_no_verdict(switches):
+    (switches / "gemm" / "eager.py").write_text(
+        "import os, time\n"
+        "from kernels.catalog import kernel\n"
+        "@kernel('gemm', backend='pytorch')\n"
+        "def eager(a, b):\n"
+        "    time.sleep(0.013 if os.environ.get('MY_SWITCH') else 0.01)\n"
+        "    return a @ b\n"
+    )
+    events, _ = measured(["eager", "with-one", "with-another"])
+    table = {row.kernel: row for row in rows([event for event in events if event.kind == "measured"])}
+    assert table["with-one"].verdict == Verdict.UNDECIDED and table["with-one"].margin > 0.2
+    assert table["with-one"].why.startswith("with its environment the baseline is 1.")
+    assert not table["with-another"].why.startswith("with its environment")
+
+
 # --- the declaration --------------------------------------------------------------------------------------------------
 
 
@@ -215,8 +260,9 @@ def test_a_file_may_declare_variables():
 
 @pytest.mark.parametrize(
     "name",
-    ["LD_PRELOAD", "PYTHONPATH", "CUDA_VISIBLE_DEVICES", "HOME", "KERNEL_PATH", "OMP_WAIT_POLICY", "lower", "A B"],
-)
+    ["LD_PRELOAD", "PYTHONPATH", "CUDA_VISIBLE_DEVICES", "HOME", "KERNEL_PATH", "OMP_WAIT_POLICY", "lower", "A B",
+     "OMP_THREAD_LIMIT", "OMP_DYNAMIC", "ATEN_CPU_CAPABILITY", "MKL_CBWR", "DNNL_MAX_CPU_ISA", "ONEDNN_MAX_CPU_ISA"],
+)  # fmt: skip
 def test_variables_of_the_instrument_are_refused(name):
     with pytest.raises(ValueError, match="the environment variable"):
         declared(**{name: "1"})
@@ -237,7 +283,7 @@ def test_a_kernel_cannot_set_what_the_instrument_sets():
     """Whatever is passed on or set for a child is refused in a declaration."""
     mine = child_environment(SimpleNamespace(kind="cpu", uuid=""), "/tmp/scratch")
     for name in {*PASSED_ON, *mine}:
-        assert name in RESERVED_NAMES or name.startswith(RESERVED), name
+        assert name in RESERVED_NAMES or name.startswith((*RESERVED, *OF_BASELINES)), name
 
 
 def test_a_process_for_kernels_finds_what_this_process_was_given_to_import(monkeypatch, tmp_path):

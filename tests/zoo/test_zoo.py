@@ -236,7 +236,8 @@ def test_a_kernel_that_takes_long_is_asked_less_and_on_the_sets_that_it_was_time
 ):
     asked = []
 
-    def probe(seeds, sights, in_turn):
+    def probe(seeds, sights, in_turn, one_buffer=False):
+        assert one_buffer == (sets == 1)
         asked.append((len(seeds), sights, in_turn))
         return probed(len(seeds))
 
