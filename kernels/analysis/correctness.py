@@ -70,14 +70,28 @@ def _why_wrong(reading: dict[str, Any], dtype: str) -> str:
         return ""
     if "mismatches" in reading:
         return _why_differs(reading)
-    if reading["nonfinite"] and reading.get("fits", True) and not _overflows(reading):
-        return f"{reading['nonfinite']} elements are NaN or Inf; the correct values are finite"
+    if why := why_nonfinite(reading):
+        return why
     if why_not_judged(reading, dtype):
         return ""
     if why := _why_too_wrong(reading, dtype) or _why_systematic(reading, dtype) or _why_alone(reading, dtype):
         return why
     if reading.get("constant"):
         return "every element of the output is the same"
+    return ""
+
+
+def why_nonfinite(reading: dict[str, Any]) -> str:
+    """NaN, +Inf and -Inf must be where the reference has them, and nowhere else. Empty if they are."""
+    if count := reading.get("made_finite"):
+        return f"{count} elements are finite where the reference is NaN or Inf"
+    if count := reading.get("other_nonfinite"):
+        return f"{count} elements have another of NaN, +Inf and -Inf than the reference"
+    if (count := reading["nonfinite"]) and reading.get("fits", True) and not _overflows(reading):
+        where = (
+            " where the reference is finite" if reading.get("nonfinite_places") else "; the correct values are finite"
+        )
+        return f"{count} elements are NaN or Inf{where}"
     return ""
 
 

@@ -11,6 +11,7 @@ import torch
 from pydantic import ConfigDict
 from torch.overrides import TorchFunctionMode
 
+from kernels.child.nonfinite import as_held
 from kernels.child.outputs import as_tuple
 from kernels.child.poison import fill, same
 from kernels.child.widening import Inexact, Way, way_of
@@ -221,8 +222,9 @@ class Adhoc(Operation):
         for number, (one, yard) in enumerate(zip(right, plain, strict=True)):
             if yard.is_floating_point():
                 one = one.double() if self.exact is None or one.dtype == yard.dtype else one
-                if self.whose and not torch.isfinite(one).all():
-                    raise Unfit(f"the {self.whose}'s output is not finite on these inputs: draw other inputs")
+                one, yard = as_held(one, yard)
+                if self.whose and not torch.isfinite(one).any():
+                    raise Unfit(f"the {self.whose}'s output is nowhere finite on these inputs: draw other inputs")
             yield Piece(None, one[None], yard[None], output=number)
 
     def flops(self) -> int:

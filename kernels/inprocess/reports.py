@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from kernels.analysis.correctness import why_nonfinite
+from kernels.child.nonfinite import Nonfinite
 from kernels.formats.found import Found
 
 LIBRARIES = ("torch", "pytorch", "naive", "native", "eager", "reference", "ref", "cublas", "rocblas", "cudnn", "aten")
@@ -88,7 +90,15 @@ def _difference(out: Any, right: Any, whose: str) -> str:
     if [tuple(o.shape) for o in outs] != [tuple(r.shape) for r in rights]:
         return f"its output has shape {tuple(outs[0].shape)}, that of {whose} {tuple(rights[0].shape)}"
     for one, other in zip(outs, rights, strict=True):
+        special = Nonfinite()
         wide, exact = one.double(), other.double()
+        kept = special.kept(exact, exact, wide)
+        if not kept.any():
+            raise ValueError(f"the output of {whose} is nowhere finite: it judges nothing")
+        nonfinite = int((~torch.isfinite(wide[kept])).sum())
+        if why := why_nonfinite({"nonfinite": nonfinite} | special.reading()):
+            return f"it differs from {whose}: {why}"
+        wide, exact = wide[kept], exact[kept]
         error = float((wide - exact).norm() / exact.norm().clamp_min(1e-30))
         if not error <= (allowed := TOLERANCE.get(one.dtype, 0.0)):
             return f"it differs from {whose} by {error:.2g} of its norm; {allowed:g} is allowed"

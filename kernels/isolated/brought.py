@@ -10,6 +10,7 @@ import torch
 from pydantic import ConfigDict
 
 from kernels.analysis.memory import size
+from kernels.child.nonfinite import as_held
 from kernels.child.reference import Reference
 from kernels.contract.isolation import Argument, Array, Described
 from kernels.dtypes import DTYPES
@@ -156,8 +157,10 @@ class Values:
         if [one.dtype for one in self.plain] != [dtype for _, dtype in likes]:
             return "the reference's outputs do not have the dtypes of its first ones"
         for one, exact in zip(self.plain, self.exact, strict=False):
-            if one.is_floating_point() and not (exact.is_floating_point() and torch.isfinite(exact).all()):
-                return "the reference's output is not finite on its own inputs"
+            if one.is_floating_point() and not exact.is_floating_point():
+                return f"the reference's outputs of {one.dtype} are {exact.dtype} where they are exact"
+            if one.is_floating_point() and not torch.isfinite(exact).any():
+                return "the reference's output is nowhere finite on its own inputs: it judges nothing"
             if not one.is_floating_point() and exact.dtype != one.dtype:
                 return f"the reference's outputs of {one.dtype} are {exact.dtype} where they are exact"
         return ""
@@ -166,4 +169,5 @@ class Values:
         """Whole outputs. Those of floating-point numbers need exact values; without, others are right as they are."""
         for number, one in enumerate(self.plain):
             if self.exact or not one.is_floating_point():
-                yield Piece(None, (self.exact or self.plain)[number][None], one[None], output=number)
+                right, yard = as_held(self.exact[number], one) if self.exact else (one, one)
+                yield Piece(None, right[None], yard[None], output=number)
