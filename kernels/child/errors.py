@@ -11,6 +11,7 @@ import torch
 from kernels.child.columns import Columns
 from kernels.child.exact import ExactErrors
 from kernels.child.nonfinite import Nonfinite, rows_left
+from kernels.child.nudges import error_of
 from kernels.child.scalars import Scalars
 from kernels.child.slope import Slopes
 from kernels.dtypes import DTYPES, EVERY
@@ -50,7 +51,7 @@ class Errors:
     def add(self, piece: Piece, out: torch.Tensor) -> None:
         """Adds a piece. It moves far more memory than the kernel did: values are read as seldom as they can be."""
         right, got = piece.reference, out[piece.index]
-        signed, yard = got.to(right.dtype) - right, piece.yardstick.to(right.dtype) - right
+        signed, yard = (error_of(one.to(right.dtype), right, piece.nudged) for one in (got, piece.yardstick))
         if piece.alone:
             self._add_alone(piece.alone, signed, yard, right)
             return

@@ -12,6 +12,7 @@ import torch
 from kernels.child import outputs
 from kernels.child.errors import POOLED, errors_of
 from kernels.child.exact import ExactErrors
+from kernels.child.nudges import error_of
 from kernels.operations.base import Distribution, Inputs, Like, Operation, Piece
 
 
@@ -150,7 +151,7 @@ def into_pool(found: list[dict[str, float]], pieces: Iterable[Piece]) -> None:
         right = piece.reference[kept := torch.isfinite(piece.reference)]
         if not right.numel():
             continue
-        error = piece.yardstick[kept].to(right.dtype) - right
+        error = error_of(piece.yardstick.to(right.dtype), piece.reference, piece.nudged)[kept]
         of = found[piece.output]
         if not piece.alone:
             for number, values in enumerate((error, right)):
