@@ -30,9 +30,10 @@ ROUNDED = SUMS | {
     "layer_norm", "rms_norm", "group_norm", "batch_norm",
 }  # fmt: skip
 """Functions whose results are rounded. Their names are without underscores at the ends."""
-SMALLEST = 2.0**-20
-"""Largest relative change of the smallest nudges: eight units of float32, more than a few steps in float32 round."""
-SMALLEST_ANSWERS = 4
+SMALLEST = 2.0**-19
+"""Largest relative change of the smallest nudges: 16 units of float32, more than a few steps in float32 round."""
+SMALLEST_ANSWERS = 8
+"""So many that no tie is missed: of two, one in 30 lies on one side of a tie with the other, as nudges may cancel."""
 GROWS, ENOUGH, LARGEST = 2, 0.6, 2.0**-4
 """Larger nudges begin with a rounding of the narrowest dtype that the reference names or gets, and grow until they change this
 share of the elements that the reference as it is written has wrong."""
@@ -44,6 +45,8 @@ MOST_BYTES, MOST_S = 2**30, 20.0
 JUMP = 2.0**-16
 """An answer in floating-point numbers jumps if nudges move it by more than this share of the largest: a smooth function is moved
 less."""
+MOVED = 4 * SMALLEST
+"""Relative: nudges also move the two ends of a jump."""
 SEED = 20
 
 
@@ -175,5 +178,6 @@ def _range(right: torch.Tensor, nudged: torch.Tensor) -> Iterator[torch.Tensor]:
     finite = torch.isfinite(low) & torch.isfinite(high)
     largest = torch.where(torch.isfinite(right), right, 0).abs().max()
     jumps = finite & (high - low > JUMP * largest)
-    yield torch.where(jumps, low, right)
-    yield torch.where(jumps, high, right)
+    moved = MOVED * torch.maximum(low.abs(), high.abs())
+    yield torch.where(jumps, low - moved, right)
+    yield torch.where(jumps, high + moved, right)
