@@ -50,6 +50,8 @@ from kernels.workload import Workload
 
 MEMORY_SHARE = 0.25
 """Share of the free memory for input sets, and for the outputs of a block, at most."""
+Odd = tuple[int, Distribution]
+"""Position of a call in its block, and the distribution of its inputs."""
 YOUNG = 1
 """The generation of Python's collector up to which garbage is freed before memory is read: what the last blocks left."""
 
@@ -69,7 +71,9 @@ class Bench:
         self.guard.near.add([("the bench", self), ("the arms", self.arms)])
 
     def _forget(self) -> None:
-        self.sets = Sets(lambda seed: self.problem.inputs(self.device, seed))
+        self.sets = Sets(self._drawn)
+        self.kinds: dict[int, Distribution] = {}
+        """Seeds whose values are of another distribution."""
         self.references = References(self.device)
         self.graphs: dict[str, Graph] = {}
         self.kept = Kept(self.clock.free_bytes)
@@ -79,6 +83,9 @@ class Bench:
         self.room, self.output_bytes = 0, 1
         """Memory for the outputs of one block, and what those of one call keep of it, in bytes."""
         self.arms.forget()
+
+    def _drawn(self, seed: int) -> Inputs:
+        return self.problem.inputs(self.device, seed, self.kinds.get(seed, "normal"))
 
     # --- one workload ---------------------------------------------------------------------------------------------
 
@@ -181,17 +188,19 @@ class Bench:
         at_once: bool = False,
         seeds: Sequence[int] = (),
         early: bool = False,
+        odd: Odd | None = None,
     ) -> TimedBlock:
         """`calls` timed calls of an arm, each on its own input set (unless there are fewer), after an `untimed` call, new
         values, an eviction of the cache, a rest and a spin gate. at_once: the new values come last; on a GPU behind the gate, so
         that they are there only when the calls are queued. seeds: of the new values, which are drawn after the untimed call;
-        without them the values stay. early: an output is copied right after its call, for `keep`.
+        without them the values stay. early: an output is copied right after its call, for `keep`. odd: one call gets values of
+        another distribution.
 
         All outputs live until the next command: the parent then chooses which one to `keep`.
         """
         with hooks.put_back():
             held, call = self._before(
-                arm, calls := min(calls, self.most_calls), seeds, rest_ns, untimed, at_once, early
+                arm, calls := min(calls, self.most_calls), seeds, rest_ns, untimed, at_once, early, odd
             )
             more: dict[str, Any] = {"after": held.early.look} if held.early else {}
             if at_once and self.kind == "cuda":
@@ -215,13 +224,14 @@ class Bench:
         untimed: bool,
         at_once: bool = False,
         early: bool = False,
+        odd: Odd | None = None,
     ) -> tuple[Held, Any]:
         """What comes before timed calls: (what will be held, the call)."""
         self._let_go()
         if self.kind == "cpu":
             self.ahead.keep()
         call, indices = self._call(arm), range(min(calls, len(self.sets)))
-        held = Held(arm, calls + untimed, self._memory())
+        held = Held(arm, calls + untimed, self._memory(), odd=self._odd(seeds, odd))
         if untimed:
             held.untimed = call(0)
         if early and self.kept.has_room(EarlyCopy.MOST * self.output_bytes):
@@ -237,6 +247,14 @@ class Bench:
         if at_once and self.kind == "cpu":
             self.sets.write(indices)
         return held, call
+
+    def _odd(self, seeds: Sequence[int], odd: Odd | None) -> int | None:
+        """Makes the values of one of these seeds those of another distribution. Its position."""
+        if odd is None or not seeds:
+            return None
+        position, kind = odd[0] % len(seeds), odd[1]
+        self.kinds[seeds[position]] = kind
+        return position
 
     def _be_alone(self) -> None:
         """From here to the end of the calls nothing of a kernel runs by itself."""
@@ -281,17 +299,18 @@ class Bench:
         return Nothing()
 
     def keep(self, arm: str, position: int, seed: int) -> Nothing:
-        """Keeps a copy of one output of the last block for `recheck`, and whether its call left its inputs as they were; then
-        one more call, on the values of `seed`. position: of the output, if none was copied early. Raises
-        host_memory.FilledWhenRead."""
+        """Keeps a copy of one output of the last block for `recheck`, and of that with odd inputs, and whether their calls left
+        their inputs as they were; then one more call, on the values of `seed`. position: of the output, if none was copied early.
+        Raises host_memory.FilledWhenRead."""
         if (held := self.held) is None or held.arm != arm or not held.outputs:
             return Nothing()
         held.kept, position = True, position % len(held.outputs)
         if self.kind == "cpu":  # an output that was copied has been read, too: not only of that one
             host_memory.must_be_written(outputs.spans(held.outputs[position]), thorough=True)
         position, copy = held.early.found if held.early and held.early.found else (position, None)
-        changed = not self.sets.is_unchanged(position)
-        self.kept.add(arm, held.seeds[position], held.outputs[position], changed, copy)
+        odd = position if held.odd is None else held.odd % len(held.outputs)
+        for one, early in {odd: None, position: copy}.items():
+            self.kept.add(arm, held.seeds[one], held.outputs[one], not self.sets.is_unchanged(one), early)
         if held.graph is None:
             self._trap(arm, position % len(self.sets), seed)
         else:
@@ -360,12 +379,13 @@ class Bench:
         at_once: bool = False,
         seeds: Sequence[int] = (),
         early: bool = False,
+        odd: Odd | None = None,
     ) -> TimedBlock:
         """`replays` timed replays of an arm's graph, after an `untimed` one, new values and a rest. Right before each timed
-        replay all its outputs are poisoned and the cache is evicted. at_once, seeds, early: as in `block`."""
+        replay all its outputs are poisoned and the cache is evicted. at_once, seeds, early, odd: as in `block`."""
         self._let_go()
         captured, indices = self.graphs[graph or arm], range(len(self.sets))
-        held = Held(arm, 0, None, graph=captured)
+        held = Held(arm, 0, None, graph=captured, odd=self._odd(seeds, odd))
         more: dict[str, Any] = {"first": partial(self._write, indices)} if at_once else {}
         with hooks.put_back():
             if untimed:
@@ -393,9 +413,9 @@ class Bench:
         """Compares the kept outputs of timed calls with the reference."""
         self._let_go()
         readings, changed = self.kept.compare(
-            lambda seed: Reference(self.problem, self.problem.inputs(self.device, seed), seed, thorough=False)
+            lambda seed: Reference(self.problem, self._drawn(seed), seed, False, self.kinds.get(seed, "normal"))
         )
-        grown, self.grown = self.grown, {}
+        grown, self.grown, self.kinds = self.grown, {}, {}
         return Rechecked(readings=readings, changed_inputs=changed, grown=grown)
 
     def probe(self, arm: str, seeds: list[int], sights: int, in_turn: int) -> Probed:

@@ -54,6 +54,8 @@ class Held:
     kept: bool = False
     early: EarlyCopy | None = None
     """What `keep` gets, if chance copied one."""
+    odd: int | None = None
+    """Position of the call whose inputs are of another distribution."""
 
     def let_go(self, inputs: Collection[int]) -> None:
         """Poisons and frees the outputs: memory must not hold right results when it is used again.

@@ -28,13 +28,16 @@ CASTS = {
 CONVERSIONS = {torch.Tensor.to, torch.Tensor.type, torch.Tensor.type_as}
 AS_WRITTEN = {"view", "frombuffer"}
 """Functions that read bits: their dtype says which."""
-RANDOM = "rand"
-"""Begin of the names of functions that draw other values in another dtype."""
+RANDOM = ("rand", "normal", "log_normal", "uniform_", "exponential_", "bernoulli", "cauchy_", "geometric_", "poisson")
+"""Begins of the names of functions that draw other values in another dtype."""
 ROUNDING = {"round", "round_", "floor", "floor_", "ceil", "ceil_", "trunc", "trunc_", "sign", "sign_", "frac", "fix"}
 """Names of functions that give few values as floating-point numbers."""
 Nudge = Callable[[str, torch.Tensor], None]
 """Changes the result of a function, which has this name, in place."""
 DTYPE_OF = torch.Tensor.dtype.__get__
+
+
+CHANGING = "called again with the same inputs, it gives other values: it draws random numbers, or keeps state"
 
 
 class Inexact(ValueError):
@@ -50,16 +53,12 @@ class Way(NamedTuple):
 
     def outputs(self, call: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         """What a call returns. The tensors are not changed."""
-        out, _ = self._run(call, tensors)
+        out, _ = self._called(call, tensors)
         return out
 
     def nudged(self, call: Callable[..., Any], tensors: Sequence[torch.Tensor], nudge: Nudge) -> tuple[Any, Widening]:
         """What a call returns whose results on the way are nudged, and what it did."""
         return self._called(call, tensors, nudge)
-
-    def _run(self, call: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> tuple[Any, bool]:
-        out, mode = self._called(call, tensors)
-        return out, mode.casts
 
     def _called(
         self, call: Callable[..., Any], tensors: Sequence[torch.Tensor], nudge: Nudge | None = None
@@ -87,12 +86,11 @@ def way_of(
         if way.dtype != WIDER[0] and not all(size < way.dtype.itemsize for size in sizes):
             continue
         try:
-            out, casts = way._run(call, tensors)
-            exact = outputs_of(out)
+            exact = outputs_of(way.outputs(call, tensors))
         except Exception as error:  # whatever code that was not made for this dtype raises, or too little memory
             whys.append(f"{type(error).__name__}: {error}")
             continue
-        if why := _why_not_like(plain, exact, way.dtype) or (_why_far(plain, exact) if casts else ""):
+        if why := _why_not_like(plain, exact, way.dtype) or _why_far(plain, exact):
             whys.append(why)
             continue
         return way
@@ -110,8 +108,8 @@ def _why_not_like(plain: Sequence[torch.Tensor], exact: Sequence[torch.Tensor], 
 
 
 def _why_far(plain: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> str:
-    """Why a reference that casts is another function without its casts: as it is written, it would be called wrong itself. Empty
-    if it would not be."""
+    """Why a reference is another function where no step rounds: as it is written, it would be called wrong itself. It may cast,
+    keep state in a narrow dtype, or run under autocast. Empty if it would not be."""
     for one, right in zip(plain, exact, strict=True):
         row = DTYPES.get(str(one.dtype).removeprefix("torch."))
         if row is None or one.numel() < FEW or not torch.isfinite(right).all():
@@ -121,6 +119,21 @@ def _why_far(plain: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> st
         cap = max(row.frobenius_cap, row.factor * rounded)
         if size and not error <= cap:
             return f"its answer in {one.dtype} is {error:.2g} away from that in {right.dtype}, and a kernel may be {cap:.2g} away"
+    return ""
+
+
+def why_not_repeatable(first: Sequence[torch.Tensor], again: Sequence[torch.Tensor]) -> str:
+    """Why a reference cannot judge: called twice with the same inputs, it gives other values. Empty if it gives the same, but for
+    the order in which it adds."""
+    for one, other in zip(first, again, strict=True):
+        same = one.shape == other.shape and one.dtype == other.dtype
+        if same and one.is_floating_point():
+            known = torch.isfinite(one)
+            same = torch.equal(known, torch.isfinite(other)) and not _why_far([other[known]], [one[known].double()])
+        elif same:
+            same = torch.equal(one, other)
+        if not same:
+            return CHANGING
     return ""
 
 
@@ -157,8 +170,6 @@ class Widening(TorchFunctionMode):  # type: ignore[misc]
         self.wider = {narrow: wider for narrow, wider in wide.items() if narrow.itemsize < wider.itemsize}
         self.outside: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         """Narrow tensors that were not made here, such as weights, and what is read and written in their place."""
-        self.casts = False
-        """Whether the code named a narrower dtype."""
         self.narrow = set(narrow)
         """Dtypes that the code named, made or got."""
         self.decides = False
@@ -175,7 +186,6 @@ class Widening(TorchFunctionMode):  # type: ignore[misc]
             return self._made(self._of_bits(func, args, kwargs))
         if func in CASTS:
             func, args = torch.Tensor.to, (args[0], CASTS[func], *args[1:])
-        self.casts |= any(one in self.wider for one in (*args, *kwargs.values()) if isinstance(one, torch.dtype))
         args = self._wide(args)
         out = func(*args, **self._wide(kwargs))
         if self.nudge is not None and self._is_wide(out):

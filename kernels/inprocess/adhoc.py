@@ -16,7 +16,7 @@ from kernels.child.nonfinite import as_held
 from kernels.child.nudges import Nudges
 from kernels.child.outputs import as_tuple
 from kernels.child.poison import fill, same
-from kernels.child.widening import Inexact, Way, way_of
+from kernels.child.widening import Inexact, Way, way_of, why_not_repeatable
 from kernels.dtypes import DTYPES, Dtype
 from kernels.operations.base import (
     Allowance,
@@ -191,7 +191,6 @@ class Adhoc(Operation):
     bounded: bool
     """Whether the peak of `dtype` bounds every kernel on these inputs. Not in float32 without a reference: tf32 is
     faster, and agrees with the baseline."""
-    """Whether the peak of `dtype` bounds every kernel on these inputs."""
     terms: int
     """Size of the longest dimension of an input."""
     aside: Callable[[], AbstractContextManager[None]]
@@ -256,6 +255,8 @@ def exact_way(reference: Kernel, tensors: Tensors, own: Sequence[torch.Tensor]) 
     for dtype in [out.dtype for out in own if out.is_floating_point()]:
         if str(dtype).removeprefix("torch.") not in DTYPES:
             raise ValueError(f"a reference judges outputs of {', '.join(DTYPES)}, not of {dtype}: leave it out")
+    if why := why_not_repeatable(own, as_outputs("the reference", reference(*copies(tensors)))):
+        raise Unfit(f"the reference cannot judge: {why}")
     try:
         return way_of(reference, tensors, own, lambda out: as_outputs("the reference", out))
     except Inexact as error:

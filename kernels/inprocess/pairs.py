@@ -25,6 +25,7 @@ from kernels.inprocess.adhoc import Unfit
 from kernels.inprocess.api import Measured, measure
 from kernels.inprocess.modules import module_at
 from kernels.problems.kernelbench import Reference, replacing
+from kernels.problems.seeding import seeded
 from kernels.protocol import EFFORTS, Protocol
 from kernels.submission import Unreadable
 
@@ -102,8 +103,8 @@ def _kernelbench(found: Found, device: str) -> list[Pair]:
     model = replacing(mine.ModelNew, right, SEED, device)
 
     def give(seed: int) -> list[Any]:
-        torch.manual_seed(seed)
-        return list(problem.get_inputs())
+        with seeded(seed):
+            return list(problem.get_inputs())
 
     return [Pair("ModelNew", model, right.model, right.truth, give)]
 

@@ -22,14 +22,16 @@ from kernels.analysis.correctness import judge
 from kernels.child import into, outputs
 from kernels.child.poison import same
 from kernels.child.reference import Reference, measure
+from kernels.child.widening import why_not_repeatable
 from kernels.config_files import configs
 from kernels.formats.found import BARE, CUDA_FILE, DECORATED, FLASHINFER, GPU_MODE, KERNELBENCH, PERF_REPORT, Found
-from kernels.inprocess.adhoc import Adhoc, Source, as_outputs, copies, exact_way, like, peak_dtype
+from kernels.inprocess.adhoc import CONSTANT, Adhoc, Source, Unfit, as_outputs, copies, exact_way, like, peak_dtype
 from kernels.inprocess.modules import module_at
 from kernels.inprocess.pairs import Pair, pairs_of, task_of
 from kernels.inprocess.reports import reported
 from kernels.operations.base import Operation
 from kernels.problems.gpu_mode import said
+from kernels.problems.opening import ALIKE
 from kernels.submission import Submission, reading
 
 Trial = Callable[[], None]
@@ -119,8 +121,13 @@ def _problem(pair: Pair, device: str) -> Adhoc:
     if not pair.places:
         raise ValueError("get_inputs gives no tensor")
     source, truth = Source(pair.tensors, device, SEEDS[0]), pair.of_tensors(pair.truth)
+    if CONSTANT in source.notes:
+        raise Unfit(ALIKE)
     tensors = source.draw(SEEDS[0])
+    first = as_outputs("the reference", pair.of_tensors(pair.replaced)(*copies(tensors)))  # it may keep state
     right = as_outputs("the reference", truth(*copies(tensors)))
+    if why := why_not_repeatable(first, right):
+        raise Unfit(f"the reference cannot judge: {why}")
     return Adhoc(
         dtype=peak_dtype([*tensors, *right]) or "float16", bounded=False, source=source, truth=truth, whose="reference",
         exact=exact_way(truth, tensors, right), outputs=like(right),

@@ -12,14 +12,15 @@ from typing import Any
 import torch
 
 from kernels.child.nudges import Nudges
-from kernels.child.widening import Inexact, Way, way_of
+from kernels.child.poison import same
+from kernels.child.widening import Inexact, Way, way_of, why_not_repeatable
 from kernels.contract.isolation import Argument, Array, Described, Expected, Part, Refused
 from kernels.contract.replies import Nothing
 from kernels.isolated import device_memory
 from kernels.isolated.brought import Brought, cut, packed
 from kernels.isolated.cell import Cell
 from kernels.isolated.memory import Layout, mapped, outputs_of
-from kernels.problems.opening import drawn, is_packed, reference_of
+from kernels.problems.opening import ALIKE, drawn, is_packed, reference_of
 from kernels.workload import Workload
 
 MOST_SAID = 300
@@ -41,7 +42,8 @@ class Problem(Cell):
         call = packed(self.reference) if self.packed else self.reference
         counts: dict[str, int] = getattr(self.reference, "counts", {"": len(given)})
         parts = list(cut(given, counts.values()))
-        outs = [self._outputs(call(*part)) for part in parts]
+        outs = [self._outputs(call(*_own(part))) for part in parts]
+        _must_vary(given, drawn(self.reference, seed + 1, self.device))
         calls = zip(counts, parts, outs, strict=True)
         why_no_check = self._why_no_check(parts, outs)
         described = Described(
@@ -53,7 +55,7 @@ class Problem(Cell):
             why_no_check=why_no_check or "",
         )
         self.problem = Brought.of(asked.problem, described.model_dump())
-        self.way, why_inexact = self._way(given)
+        self.way, why_inexact = self._way(given, [one for out in outs for one in out])
         call = self.problem.calling(self.truth)
         self.nudges = Nudges(self.way, call, self._outputs) if self.way else None
         self.layout, self.answers = Layout.of(self.problem, self.device), Layout(self.problem.likes)
@@ -121,8 +123,7 @@ class Problem(Cell):
         if self.reference.check is None:
             return "its reference.py has no check_implementation"
         for part, out in zip(parts, outs, strict=True):
-            given = [one.clone() if isinstance(one, torch.Tensor) else one for one in part]
-            if why := self._refusal(given, [one.clone() for one in out]):
+            if why := self._refusal(_own(part), [one.clone() for one in out]):
                 return f"of the reference's own output it says: {why}"
         return ""
 
@@ -136,10 +137,12 @@ class Problem(Cell):
 
     # --- exact values ---------------------------------------------------------------------------------------------------
 
-    def _way(self, given: list[Any]) -> tuple[Way | None, str]:
-        """How the reference gives exact outputs; or why it cannot."""
+    def _way(self, given: list[Any], first: list[torch.Tensor]) -> tuple[Way | None, str]:
+        """How the reference gives exact outputs; or why it cannot. first: what it returned when it was first called."""
         tensors, call = [one for one in given if isinstance(one, torch.Tensor)], self.problem.calling(self.truth)
         plain = self._outputs(call(*_copies(tensors)))
+        if why := why_not_repeatable(first, plain):
+            return None, why
         try:
             return way_of(call, tensors, plain, self._outputs), ""
         except Inexact as error:
@@ -148,6 +151,18 @@ class Problem(Cell):
 
 def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     return [one.clone() for one in tensors]
+
+
+def _own(values: Sequence[Any]) -> list[Any]:
+    """The same arguments, which a call may change."""
+    return [one.clone() if isinstance(one, torch.Tensor) else one for one in values]
+
+
+def _must_vary(some: Sequence[Any], others: Sequence[Any]) -> None:
+    """Raises ValueError if the inputs of two seeds are the same."""
+    tensors = [(one, other) for one, other in zip(some, others, strict=False) if isinstance(one, torch.Tensor)]
+    if all(isinstance(other, torch.Tensor) and same(one, other) for one, other in tensors):
+        raise ValueError(ALIKE)
 
 
 def _arguments(given: list[Any]) -> list[Argument]:

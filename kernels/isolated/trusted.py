@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any
 
@@ -99,14 +99,24 @@ class Trusted:
             return self.sets[PROBLEM][index]
         return self.problem.inputs(self.device, (seed + index * 1_000_003) % 2**SEED_BITS, distribution)
 
-    def write(self, cell: str, seed: int, calls: int, distribution: Distribution = "normal", first: int = 0) -> Nothing:
-        """Fresh values for some input sets of a cell, different in each. first: of them."""
+    def write(
+        self,
+        cell: str,
+        seed: int,
+        calls: int,
+        distribution: Distribution = "normal",
+        first: int = 0,
+        odd: Mapping[str, Distribution] | None = None,
+    ) -> Nothing:
+        """Fresh values for some input sets of a cell, different in each. first: of them. odd: those of another distribution."""
+        kinds = _kinds(odd)
         self.forget()
         step = max(1, DRAWN_BYTES // self.layout.nbytes)
         # One copy of many tensors: a launch for each takes the host longer than the copy.
         for begin in range(first, first + calls, step):
             some = range(begin, min(begin + step, first + calls))
-            fresh = [tensor for index in some for tensor in self._values(seed, index, distribution).tensors]
+            drawn = (self._values(seed, index, kinds.get(index, distribution)) for index in some)
+            fresh = [tensor for one in drawn for tensor in one.tensors]
             copy_all([tensor for index in some for tensor in self.sets[cell][index].tensors], fresh)
         self.clock.synchronize()
         return Nothing()
@@ -142,13 +152,19 @@ class Trusted:
         return copies, ""
 
     def judge(
-        self, cell: str, seed: int, indices: list[int], thorough: bool = False, distribution: Distribution = "normal"
+        self,
+        cell: str,
+        seed: int,
+        indices: list[int],
+        thorough: bool = False,
+        distribution: Distribution = "normal",
+        odd: Mapping[str, Distribution] | None = None,
     ) -> Judged:
-        """Compares the taken outputs with the references of the calls' inputs. indices: of these calls."""
-        readings, changed = [], False
+        """Compares the taken outputs with the references of the calls' inputs. indices: of these calls. odd: as in `write`."""
+        readings, changed, kinds = [], False, _kinds(odd)
         for index, out in zip(indices, self.taken, strict=True):
-            values = self._values(seed, index, distribution)
-            readings.append(measure(out, self._reference(index, values, seed, thorough, distribution)))
+            values = self._values(seed, index, kind := kinds.get(index, distribution))
+            readings.append(measure(out, self._reference(index, values, seed, thorough, kind)))
             now = self.sets[cell][index].tensors
             changed |= not all(same(a, b) for a, b in zip(now, values.tensors, strict=True))
         return Judged(readings=readings, inputs_changed=changed)
@@ -208,3 +224,8 @@ class Trusted:
             self._paced[: PACE_BYTES // 2].copy_(self._paced[PACE_BYTES // 2 :])
         self.clock.synchronize()
         return Paced(ns=perf_counter_ns() - begin)
+
+
+def _kinds(odd: Mapping[str, Distribution] | None) -> dict[int, Distribution]:
+    """Input set -> its distribution. JSON has no other names than texts."""
+    return {int(index): kind for index, kind in (odd or {}).items()}

@@ -290,6 +290,12 @@ class Cell(Child):
         found = {self.process.pid, *processes.descendants(self.process.pid), *theirs}
         return sorted(found, key=lambda pid: pid != self.pid)
 
+    def strike(self) -> None:
+        """As in Child, and to those that left its group."""
+        left = self.processes() if self.is_started else []
+        super().strike()
+        processes.end(left)
+
     def kill(self) -> None:
         """Kills all processes of this cell, also those that left its group."""
         left = self.processes()

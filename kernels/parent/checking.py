@@ -21,8 +21,13 @@ class Check:
     thorough: bool = True
 
 
+def unusual(checks: Sequence[Check]) -> list[Distribution]:
+    """Distributions of the checks before timing, without the usual one."""
+    return list(dict.fromkeys(check.distribution for check in checks if check.distribution != "normal"))
+
+
 def drawn_again(checks: Sequence[Check]) -> list[Distribution]:
     """Distributions of the checks before timing, drawn by chance: a kernel that works otherwise once it is timed cannot know
     them."""
-    kinds = list(dict.fromkeys(check.distribution for check in checks if check.distribution != "normal"))
+    kinds = unusual(checks)
     return secrets.SystemRandom().sample(kinds, min(AGAIN, len(kinds)))

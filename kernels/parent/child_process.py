@@ -332,17 +332,28 @@ class Child:
     def alive(self) -> bool:
         return self.process.poll() is None
 
-    def kill(self) -> None:
-        """Kills the process, its group, and what is below it in other groups."""
-        if isinstance(self.process, Forked) and not self.process.is_there:
-            self.process.give_up()
+    @property
+    def is_started(self) -> bool:
+        """Whether there is a process: a template may not have forked it yet."""
+        return not isinstance(self.process, Forked) or self.process.is_there
+
+    def strike(self) -> None:
+        """Sends the signal that kills the process and its group, and does not wait for their end. `kill` does."""
+        if not self.is_started:
             return
-        below = processes.descendants(self.process.pid)
         with contextlib.suppress(ProcessLookupError, PermissionError):
             try:
                 os.killpg(self.process.pid, signal.SIGKILL)
             except ProcessLookupError:  # forked just now, it leads no group yet; or it has ended
                 self.process.send_signal(signal.SIGKILL)
+
+    def kill(self) -> None:
+        """Kills the process, its group, and what is below it in other groups."""
+        if isinstance(self.process, Forked) and not self.is_started:
+            self.process.give_up()
+            return
+        below = processes.descendants(self.process.pid)
+        self.strike()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(10)
         processes.end(below)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from kernels.contract.replies import Prepared
+from kernels.operations.base import Distribution
 from kernels.parent.seeds import Draws
 from kernels.protocol import Protocol
 
@@ -47,6 +48,8 @@ class Drive:
     """Called after each round: takes a sample of the host's load."""
     seen: Callable[[str, Mapping[str, list[list[float]]]], None] = lambda baseline, blocks: None
     """Called with the blocks of all rounds so far: shows what is measured."""
+    kinds: Sequence[Distribution] = ()
+    """Distributions, beside the usual one, of inputs of single calls among the others."""
 
     def __post_init__(self) -> None:
         self.rng = Draws(f"drive/{self.seed}")

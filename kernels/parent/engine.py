@@ -23,11 +23,12 @@ from kernels.operations.base import Operation
 from kernels.parent import rounds
 from kernels.parent.arm import Arm
 from kernels.parent.blame import Blame
-from kernels.parent.checking import Check, drawn_again
+from kernels.parent.checking import Check, drawn_again, unusual
 from kernels.parent.child_process import ChildDied, ChildTimedOut, CommandFailed
 from kernels.parent.doubts import Doubts
 from kernels.parent.drive import Drive, kernel_of
 from kernels.parent.estimate import estimate
+from kernels.parent.fixed import fixed
 from kernels.parent.groups import Group, groups, together, uncapturable
 from kernels.parent.reading import Reading
 from kernels.parent.seeds import Draws
@@ -222,7 +223,7 @@ class Engine:
         drives = Drives(self, by_name)
         everyone = drives.of(tuple(by_name))
         if self.plan.name == "fixed":
-            reading = self._watched(lambda: rounds.fixed(everyone, self.cuda))
+            reading = self._watched(lambda: fixed(everyone, self.cuda))
             timed_groups = [Timed(Group(MAIN, reading.mode, tuple(by_name)), arms, reading)]
         else:
             timed_groups = self._paired(drives, everyone, by_name)
@@ -366,10 +367,11 @@ class Drives:
         self.baseline = engine.baseline if engine.baseline in by_name else next(iter(by_name))
 
     def of(self, names: tuple[str, ...], offset: int = 0) -> Drive:
-        engine = self.engine
-        telemetry = engine.telemetry
-        more = (self._on_step, telemetry.sm_mhz, telemetry.slowed, telemetry.load.look, engine.seen)
-        return Drive(engine.session, list(names), self.baseline, engine.plan, self.seed + offset, *more)
+        engine, known = self.engine, self.engine.telemetry
+        return Drive(
+            engine.session, list(names), self.baseline, engine.plan, self.seed + offset, self._on_step,
+            known.sm_mhz, known.slowed, known.load.look, engine.seen, unusual(engine.checks),
+        )  # fmt: skip
 
     def _on_step(self, name: str, text: str) -> None:
         self.engine.running = self.by_name[kernel_of(name)]

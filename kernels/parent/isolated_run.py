@@ -202,8 +202,8 @@ class IsolatedRun(WorkloadRun):
         verdict = self._judge(arm.name, readings, slot.flags)
         if self.plan.verify_only and verdict["correct"] is not False:  # else timed batches show it
             calls = checked_calls(took_s / VERIFY_CALLS, self.session.room)
-            reading = self.session.batch_on(arm.name, calls, self.session.fresh_seed(), "normal")
-            readings += [] if slot.shared else [reading]  # its values may be those of a later call: that is said then
+            again = self.session.batch_on(arm.name, calls, self.session.fresh_seed(), ["normal"])
+            readings += [] if slot.shared else again  # its values may be those of a later call: that is said then
             verdict = self._judge(arm.name, readings, slot.flags)
         arm.judged(verdict)
         if arm.name in self.context.on_tests:
@@ -297,12 +297,12 @@ class IsolatedRun(WorkloadRun):
 
     def _recheck(self, alive: list[Arm], reading: Reading) -> None:
         """Judges the outputs of timed calls, those of further batches on other distributions, and the length of batches."""
-        again = [(kind, self.session.fresh_seed()) for kind in drawn_again(self._checks())]
+        kinds = drawn_again(self._checks())
         for arm in alive:
             slot = self.session.slots[arm.name]
             self.session.turn = arm.name
             calls = reading.calls[arm.name]
-            others = [self.session.batch_on(arm.name, calls, seed, kind) for kind, seed in again]
+            others = self.session.batch_on(arm.name, calls, self.session.fresh_seed(), kinds) if kinds else []
             verdict = self._judge(arm.name, [*slot.readings, *others], slot.flags)
             arm.correctness["timed_calls_checked"] = len(slot.readings)
             self._say_own_check(arm, slot)

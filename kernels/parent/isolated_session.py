@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -34,9 +33,8 @@ from kernels.submission import is_submitted
 from kernels.workload import Workload
 
 MEMORY_SHARE, MOST_SHARE = {"cpu": 0.4, "cuda": 0.75}, {"cpu": 0.08, "cuda": 0.15}
-"""Share of the free memory for input sets and outputs of all cells together; and for one cell's input sets, or its
-outputs, at most. On a GPU more: where calls are short and their tensors large, memory limits the length of a batch, and
-what the host adds to a batch differs by about 0.1 ms (docs/instrument.md#isolated)."""
+"""Share of the free memory for input sets and outputs of all cells together; and for one cell's input sets, or its outputs, at
+most. On a GPU more: memory limits batches of short calls on large tensors (docs/instrument.md#isolated)."""
 SPARES = 3
 """Cells that start beside the trusted process, before a kernel is theirs: a start takes seconds."""
 CHOSEN = 2
@@ -134,8 +132,6 @@ class IsolatedSession:
         self.room = max(VERIFY_CALLS, most)
         self.idleness = Idleness(self.trusted, kind)
 
-    # --- cells --------------------------------------------------------------------------------------------------------
-
     def _spawn(self, environment: dict[str, str] | None = None, kind: type[Cell] = Cell) -> tuple[Cell, int | None]:
         memory = set_files.new_file() if self.device.kind == "cpu" else None
         made_cell = kind(self.device, self.should_stop, memory, not self.why_same_user, environment, self.independent)
@@ -147,7 +143,7 @@ class IsolatedSession:
         return ("", "") if memory is None else set_files.sized(memory, self.room * self.set_bytes + more)
 
     def _give_up_users(self, why: str) -> None:
-        """The next cells have the user of this process."""
+        """The next cells have this process's user."""
         self.why_same_user = f"own user: its memory cannot be read ({why})"
         self._end_spares()
 
@@ -191,11 +187,13 @@ class IsolatedSession:
         return self.source.cell.last_words(size) if self.source else ""
 
     def close(self) -> None:
-        """Ends all processes, whatever they are doing."""
-        self._end_spares()
-        for found in self.slots.values():
-            _end(found.cell, found.memory)
-        self.slots.clear()
+        """Ends all processes, whatever they are doing; at once, for each takes a while to give back the memory of a device."""
+        cells = [*self.spares, *((found.cell, found.memory) for found in self.slots.values())]
+        for one in (*(cell for cell, _ in cells), self.trusted):
+            one.strike()
+        for cell, memory in cells:
+            _end(cell, memory)
+        self.spares, self.slots = [], {}
         if self.source:
             self.source.close()
         self.trusted.close()
@@ -205,8 +203,7 @@ class IsolatedSession:
     def verify(
         self, slot: str, limit_s: float, seed: int, distribution: Distribution = "normal", thorough: bool = False
     ) -> tuple[dict[str, Any], float]:
-        """Two calls on fresh inputs: the reading of one of them, and the time of both (s). Their input sets are drawn by chance,
-        so that no set is known to be of timed calls only."""
+        """Two calls on fresh inputs: the reading of one, the time of both (s). Of any input sets: none is of timed calls only."""
         mine = self.slots[slot]
         mine.captured = 0
         first = self.rng.randrange(self.room - VERIFY_CALLS + 1)
@@ -290,10 +287,13 @@ class IsolatedSession:
     def batch(
         self, slot: str, calls: int, limit_s: float = LIMIT_S, phase: Phase = "rounds", is_judged: bool = True
     ) -> int:
-        """One batch on fresh inputs: its length (ns). The outputs of its last call, and of others that are chosen afterwards,
-        are copied; and checked, but where nothing that is said rests on the batch: no cell knows where."""
+        """One batch on fresh inputs: its length (ns). The outputs of its last call, and of others chosen afterwards, are copied;
+        and checked, but where nothing that is said rests on the batch: no cell knows where."""
         mine, seed = self.slots[slot], self.fresh_seed()
-        done, wall_ns, chosen = self._batch(slot, calls, limit_s, phase, seed, partial(self._last_and_others, calls))
+        some = min(CHOSEN, calls - 1)
+        done, wall_ns, chosen = self._batch(
+            slot, calls, limit_s, phase, seed, lambda: [calls - 1, *self.rng.sample(range(calls - 1), some)]
+        )
         if is_judged:
             with self.during("check after"):
                 judged = self._judge(mine, limit_s, cell=slot, seed=seed, indices=chosen)
@@ -305,22 +305,21 @@ class IsolatedSession:
         mine.cell.must_have_rested()
         return wall_ns
 
-    def _last_and_others(self, calls: int) -> list[int]:
-        return [calls - 1, *self.rng.sample(range(calls - 1), min(CHOSEN, calls - 1))]
-
-    def batch_on(self, slot: str, calls: int, seed: int, distribution: Distribution) -> dict[str, Any]:
-        """The reading of a call in one more batch, on another distribution. To the cell it is a batch like those that are timed:
-        it cannot be right only when it is checked."""
+    def batch_on(self, slot: str, calls: int, seed: int, kinds: Sequence[Distribution]) -> list[dict[str, Any]]:
+        """Readings of calls with inputs of other distributions, drawn by chance, in one more batch. To the cell it is like those
+        that are timed, and its other calls have usual inputs: it cannot be right only when it is checked."""
+        if calls < len(kinds):
+            return [reading for kind in kinds for reading in self.batch_on(slot, calls, seed, [kind])]
+        chosen = self.rng.sample(range(calls), len(kinds))
+        odd = {str(index): kind for index, kind in zip(chosen, kinds, strict=True)}
         mine = self.slots[slot]
-        *_, chosen = self._batch(
-            slot, calls, LIMIT_S, "rounds", seed, lambda: [self.rng.randrange(calls)], distribution
-        )
+        self._batch(slot, calls, LIMIT_S, "rounds", seed, lambda: chosen, odd)
         with self.during("check after"):
-            judged = self._judge(mine, LIMIT_S, cell=slot, seed=seed, indices=chosen, distribution=distribution)
+            judged = self._judge(mine, LIMIT_S, cell=slot, seed=seed, indices=chosen, odd=odd)
         mine.inputs_changed |= judged.inputs_changed
         self.idleness.must_be()
         mine.cell.must_have_rested()
-        return judged.readings[0]
+        return judged.readings
 
     def _batch(
         self,
@@ -330,10 +329,10 @@ class IsolatedSession:
         phase: Phase,
         seed: int,
         choose: Callable[[], list[int]],
-        distribution: Distribution = "normal",
+        odd: Mapping[str, Distribution] | None = None,
     ) -> tuple[Batch, int, list[int]]:
         """One batch: (what the cell says of it, its length in ns, the calls whose outputs were copied). choose: these, when it
-        has ended."""
+        has ended. odd: calls whose inputs are of another distribution."""
         mine = self.slots[slot]
         if self.graphs:
             self.capturing.before(slot, calls, limit_s)
@@ -341,7 +340,7 @@ class IsolatedSession:
         def between(armed: Armed) -> None:
             with self.during("fresh inputs"):
                 self.idleness.must_be()
-                self._write(limit_s, cell=slot, seed=seed, calls=calls, distribution=distribution)
+                self._write(limit_s, cell=slot, seed=seed, calls=calls, odd=odd or {})
             if phase != "estimate":
                 with self.during("rests"):
                     time.sleep(self.rest_s)

@@ -1,7 +1,7 @@
-"""Protocols: order of arms, number of rounds, stop rule. Drives a real or simulated bench. Parent side.
+"""The protocol `paired`: order of arms, number of rounds, stop rule. Drives a real or simulated bench. Parent side.
 
-paired: in each round every arm runs one block; the order is random and balanced over pairs of rounds; the baseline also
-runs against itself (A/A). fixed: one arm after the other, like older suites.
+In each round every arm runs one block; the order is random and balanced over pairs of rounds; the baseline also runs against
+itself (A/A).
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import Any
 
 from kernels.analysis.blocks import (
     GATE_FACTOR,
-    MAX_CALLS,
     MAX_GATE_NS,
     Estimate,
     by_graph,
@@ -25,14 +24,15 @@ from kernels.analysis.blocks import (
 )
 from kernels.analysis.statistics import MIN_ROUNDS, WIDEST_MARGIN, half_width, margin_from, paired_speedup
 from kernels.contract.replies import TimedBlock
-from kernels.parent.drive import AA, CALL_LIMIT_S, MOST_SETS, Drive, kernel_of, prepare
+from kernels.operations.base import Distribution
+from kernels.parent.drive import AA, MOST_SETS, Drive, kernel_of, prepare
 from kernels.parent.reading import Reading
 
 FIRST_GRAPH_GATE_NS = 500_000
 """Gate of the first graph, before its launch time is known."""
 MAX_GATE_REPEATS = 3
-KEEP_EVERY, FIXED_KEEP_EVERY = 5, 2
-"""An output is kept in one block of so many, in the protocols paired and fixed. A block of fixed has most calls."""
+KEEP_EVERY = 5
+"""An output is kept in one block of so many."""
 DROP_AFTER, DROP_BELOW = MIN_ROUNDS, 0.5
 LEAST_CAPTURES = 40
 """Minimum rounds with graphs: capture bias is autocorrelated over about 12 rounds."""
@@ -45,6 +45,8 @@ SPOT_EVERY_GRAPHS."""
 SPOT_KEEP_CUDA = 2
 """Of spots an output is checked: on a CPU that of the first call, which is compared; on a GPU of one in so many spots. There the
 calls' mean is compared, and a reference takes longer."""
+ODD_EVERY = 2
+"""Of spots after the first ones, those of one round of so many have one call with inputs of another distribution."""
 SPOT_GATE_NS = 500_000
 """Added to the gate: behind it the inputs are written."""
 CHUNK_NS, LEAD_NS, SUSTAINED_NS = 20e6, 250e6, 1e9
@@ -57,9 +59,6 @@ PATIENCE = 20
 GRACE = 1 / 3
 """Share of its time budget by which a wide protocol may exceed it."""
 SLOWED = "the device slowed down because of heat"
-
-
-# --- paired -----------------------------------------------------------------------------------------------------------
 
 
 class Paired:
@@ -200,15 +199,27 @@ class Paired:
             return 0.0
         begin = time.monotonic()
         one = self._replays if self.mode == "graph" else self._calls
+        kind = self._odd_kind()
         for arm in order:
             if not arm.endswith(AA):
                 self.drive.on_step(arm, "inputs that come last")
-                keep = not self.cuda or self.drive.rng.randrange(SPOT_KEEP_CUDA) == 0
-                last = one(arm, at_once=True, early=self.cuda).ticks_ns
+                keep = not self.cuda or kind is not None or self.drive.rng.randrange(SPOT_KEEP_CUDA) == 0
+                last = one(arm, at_once=True, early=self.cuda, kind=kind).ticks_ns
                 if keep:
                     self._keep(arm, first=not self.cuda)
                 self.reading.spots.setdefault(arm, []).append((self._spot(ticks[arm]), self._spot(last)))
         return time.monotonic() - begin
+
+    def _odd_kind(self) -> Distribution | None:
+        """The distribution of one call's inputs in the spots of this round: a kernel that is right only where it may be checked
+        knows single calls, and what the first calls of a block get. None: all have usual inputs."""
+        kinds, rng = self.drive.kinds, self.drive.rng
+        first = not self.reading.spots
+        return rng.choice(kinds) if kinds and (first or rng.randrange(ODD_EVERY) == 0) else None
+
+    def _odd(self, kind: Distribution | None, sets: int) -> dict[str, Any]:
+        """One of the second half of a block's calls: what a kernel learns in the first half was work."""
+        return {} if kind is None or sets < 2 else {"odd": (self.drive.rng.randrange(sets // 2, sets), kind)}
 
     def _spot(self, ticks_ns: list[float]) -> float:
         return fmean(ticks_ns) if self.cuda else ticks_ns[0]
@@ -252,7 +263,9 @@ class Paired:
     def _untimed(self, arm: str) -> bool:
         return not (self.cuda and is_long(self.estimates[arm].call_ns))
 
-    def _replays(self, arm: str, at_once: bool = False, early: bool = False) -> TimedBlock:
+    def _replays(
+        self, arm: str, at_once: bool = False, early: bool = False, kind: Distribution | None = None
+    ) -> TimedBlock:
         replays = max(1, round(self.calls[arm] / self.reading.sets))
         asked: dict[str, Any] = {
             "early": early,
@@ -262,18 +275,22 @@ class Paired:
         }
         if at_once:
             asked |= {"at_once": True, "gate_ns": min(MAX_GATE_NS, self.graph_gate[arm] + SPOT_GATE_NS)}
+            asked |= self._odd(kind, self.reading.sets)
         got: TimedBlock = self.drive.call(arm, "replay", graph=arm, replays=replays, flush=self.flush, **asked)
         if not got.gated and not at_once:
             self.graph_gate[arm] = min(MAX_GATE_NS, int(GATE_FACTOR * got.enqueue_ns))
         return got
 
-    def _calls(self, arm: str, at_once: bool = False, early: bool = False) -> TimedBlock:
+    def _calls(
+        self, arm: str, at_once: bool = False, early: bool = False, kind: Distribution | None = None
+    ) -> TimedBlock:
         calls, guess = self.calls[arm], self.estimates[arm]
         gate = gate_for(calls, guess.enqueue_ns) if self.cuda and not guess.synchronises else 0
         asked: dict[str, Any] = {"gate_ns": gate, "rest_ns": self._rest_ns(arm, calls), "untimed": self._untimed(arm)}
         asked |= {"seeds": self._seeds(calls), "early": early}
         if at_once:
             asked |= {"at_once": True, "gate_ns": min(MAX_GATE_NS, gate + SPOT_GATE_NS * (gate > 0))}
+            asked |= self._odd(kind, min(calls, self.reading.sets))
         got: TimedBlock = self.drive.call(arm, "block", calls=calls, flush=self.flush, **asked)
         if not got.gated and not at_once:
             slower = max(guess.enqueue_ns * 1.5, got.enqueue_ns / calls)
@@ -356,32 +373,3 @@ class Paired:
         if width > (wanted := self.drive.plan.precision):
             who = f"{kernel_of(arm)} against itself" if arm.endswith(AA) else kernel_of(arm)
             self.reading.notes.append(f"precision not reached: half-width {width:.2%} of {who}; goal {wanted:.2%}")
-
-
-# --- fixed ------------------------------------------------------------------------------------------------------------
-
-
-def fixed(drive: Drive, cuda: bool) -> Reading:
-    """W warm-up calls, then N timed calls, one arm after the other, on one buffer, with an event pair per call."""
-    plan = drive.plan
-    mode = "cpu" if not cuda else "cold" if plan.flush_l2 else "warm"
-    prepare(drive)
-    reading = Reading(mode, paired=False, flushed=plan.flush_l2 and cuda)
-    reading.notes.append("protocol fixed: one kernel after the other; drift and difference cannot be separated")
-    for arm in drive.arms:
-        drive.on_step(arm, "warm-up")
-        limit = CALL_LIMIT_S + 0.5 * (plan.warmup + plan.iters)
-        for first in range(0, plan.warmup, MAX_CALLS):
-            drive.call(arm, "block", limit, calls=min(MAX_CALLS, plan.warmup - first))
-        drive.on_step(arm, f"{plan.iters} calls")
-        ticks: list[float] = []
-        for first in range(0, plan.iters, MAX_CALLS):
-            calls = min(MAX_CALLS, plan.iters - first)
-            asked = {"calls": calls, "flush": reading.flushed, "seeds": [drive.fresh_seed()], "early": True}
-            got: TimedBlock = drive.call(arm, "block", limit, **asked)
-            reading.note_between(arm, got)
-            ticks += got.ticks_ns
-            drive.call(arm, "keep", limit, position=drive.rng.randrange(calls), seed=drive.fresh_seed())
-        reading.blocks[arm] = [[tick] for tick in ticks]
-        reading.calls[arm] = 1
-    return reading

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from kernels.catalog import PROBLEM, get_kernel, load
+from kernels.problems.seeding import seeded
 
 Namespace = Mapping[str, Any]
 
@@ -43,9 +44,16 @@ class Reference:
         return self.model(*inputs)
 
     def truth(self, *inputs: Any) -> Any:
-        """The same for a comparison: the model is afterwards as it was, in whatever dtype it was called."""
+        """The same for a comparison: the model is afterwards as it was, in whatever dtype it was called. Its parameters are not
+        looked at: a model that changes these in a call learns."""
         modules = list(self.model.modules())
         before = [(dict(vars(module)), dict(module._buffers)) for module in modules]
+        values = [
+            (one, one.clone())
+            for own, buffers in before
+            for one in (*own.values(), *buffers.values())
+            if _is_state(one)
+        ]
         try:
             return self.model(*inputs)
         finally:
@@ -54,12 +62,18 @@ class Reference:
                 vars(module).update(own)
                 module._buffers.clear()
                 module._buffers.update(buffers)
+            for one, was in values:
+                one.copy_(was)
 
     def inputs(self, seed: int) -> list[Any]:
         """The arguments of a seed. What is drawn without a device is drawn on this one."""
-        torch.manual_seed(seed)
-        with torch.device(self.device):
+        with seeded(seed), torch.device(self.device):
             return list(self.file["get_inputs"]())
+
+
+def _is_state(value: Any) -> bool:
+    """Whether it is a tensor that a call may write into."""
+    return isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)
 
 
 def reference(file: Namespace, seed: int, device: str) -> Reference:

@@ -9,6 +9,8 @@ import torch
 from kernels.catalog import PROBLEM, get_kernel, load
 from kernels.workload import Workload
 
+ALIKE = "its inputs are the same for every seed: a kernel that remembers an answer would look fast"
+
 
 def reference_of(workload: Workload, weights: int, device: str) -> Any:
     """The reference, for the case of the workload. weights: the seed of what is drawn once."""

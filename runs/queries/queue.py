@@ -29,6 +29,8 @@ MOST_WAITING = 500
 """Runs that are ordered; those beyond wait for others to end."""
 UNKNOWN_S = 60.0
 """Device time of a run without an estimate."""
+STEP_S = 15.0
+"""Runs whose estimates are about the same keep their order: an estimate changes a little with each run that has ended."""
 Used = dict[int | None, float]
 """Seconds of device time, by the number of a person."""
 
@@ -97,7 +99,7 @@ def _wish(run: Run) -> Wish:
 
 
 def _order(run: Run, used: Used) -> tuple[int, float, datetime, int]:
-    done_at = run.created_at + timedelta(seconds=run.expected_s or 0.0)
+    done_at = run.created_at + timedelta(seconds=STEP_S * round((run.expected_s or 0.0) / STEP_S))
     return -run.priority, used.get(run.user_id, 0.0), done_at, run.pk
 
 

@@ -111,6 +111,7 @@ class SimulatedBench:
         at_once: bool = False,
         seeds: list[int] | None = None,
         early: bool = False,
+        odd: tuple[int, str] | None = None,
     ) -> TimedBlock:
         self.now_ns += rest_ns
         self.blocks_of[arm] -= at_once  # stalls are of other blocks
@@ -127,6 +128,7 @@ class SimulatedBench:
         at_once: bool = False,
         seeds: list[int] | None = None,
         early: bool = False,
+        odd: tuple[int, str] | None = None,
     ) -> TimedBlock:
         self.now_ns += rest_ns
         return self._timed(arm, replays, self.sets, self.kernels[arm].true_ns * self.bias[graph or arm], gate_ns)

@@ -71,8 +71,43 @@ def test_a_batch_on_another_distribution_is_checked_and_not_timed(session):
     slot = session.slots["eager"]
     session.verify("eager", 60.0, 7)
     before = (len(slot.walls_ns), len(slot.readings))
-    reading = session.batch_on("eager", 4, session.fresh_seed(), "large")
-    assert reading["frobenius"] < 1e-5 and (len(slot.walls_ns), len(slot.readings)) == before
+    readings = session.batch_on("eager", 4, session.fresh_seed(), ["large", "normal"])
+    assert len(readings) == 2 and all(one["frobenius"] < 1e-5 for one in readings)
+    assert (len(slot.walls_ns), len(slot.readings)) == before
+    assert len(session.batch_on("eager", 1, session.fresh_seed(), ["large", "normal"])) == 2
+
+
+def test_a_batch_on_other_distributions_has_usual_inputs_too(session, monkeypatch):
+    """A kernel that looked at the first inputs of a batch knew that all of them were unusual."""
+    session.verify("eager", 60.0, 7)
+    asked, call = [], session.trusted.call
+    monkeypatch.setattr(
+        session.trusted, "call", lambda do, *a, **more: (asked.append((do, more)), call(do, *a, **more))[1]
+    )
+    places = set()
+    for _ in range(8):
+        session.batch_on("eager", 16, session.fresh_seed(), ["large"])
+    for do, more in asked:
+        if do == "write":
+            assert more["calls"] == 16 and list(more["odd"].values()) == ["large"]
+            places |= set(more["odd"])
+    assert len(places) > 2
+
+
+def test_a_kernel_that_looks_at_the_first_calls_of_a_batch_is_wrong_in_the_others(monkeypatch):
+    monkeypatch.setenv("KERNEL_PATH", str(Path(__file__).parents[1] / "zoo" / "judge"))
+    name = "looks-at-the-first-calls"
+    sizes = {"batch": 1, "heads": 2, "seq_len": 64, "head_dim": 64}
+    made = IsolatedSession(
+        find_device("cpu"), Workload(operation="attention", dtype="float32", sizes=sizes), lambda: False, 1.0, cells=1
+    )
+    try:
+        made.start(name)
+        assert made.verify(name, 60.0, 7, "outliers")[0]["frobenius"] < 1e-5
+        errors = [made.batch_on(name, 32, made.fresh_seed(), ["outliers"])[0]["frobenius"] for _ in range(6)]
+        assert max(errors) > 0.01
+    finally:
+        made.close()
 
 
 def test_a_second_cell_makes_its_first_calls_while_the_first_one_is_checked(session):

@@ -14,8 +14,9 @@ from kernels.analysis.statistics import MARGIN, MIN_ROUNDS, WIDEST_MARGIN, margi
 from kernels.parent import rounds
 from kernels.parent.drive import AA, Drive, kernel_of
 from kernels.parent.estimate import estimate
+from kernels.parent.fixed import fixed
 from kernels.parent.reading import Reading
-from kernels.parent.rounds import Paired, fixed
+from kernels.parent.rounds import Paired
 from kernels.protocol import Protocol
 
 # --- order ------------------------------------------------------------------------------------------------------------

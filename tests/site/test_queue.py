@@ -56,6 +56,12 @@ def starts_in(run):
 # --- whose turn it is -------------------------------------------------------------------------------------------------
 
 
+def test_runs_of_about_the_same_length_keep_their_order(gpu, people):
+    """Eight equal runs were measured in a random order: their estimates differed by what earlier ones had taken."""
+    runs = [submit(gpu, expected_s=8.0 - 0.1 * number, user=people[0]) for number in range(4)]
+    assert next_of(waiting(), gpu, {}).pk == runs[0].pk
+
+
 def test_of_one_persons_runs_a_short_one_goes_first(people):
     gpu = device()
     submit(gpu, expected_s=3600, user=people[0])
