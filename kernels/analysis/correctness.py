@@ -18,6 +18,11 @@ ROW_FACTOR = 4
 whole-output errors. Shorter rows are not judged alone: one small number would make any error large."""
 EXACT_FACTOR = 2
 """The same for outputs of whole numbers: elements that differ, and how far they are off."""
+DEVIATIONS = 3
+"""Standard deviations of a count that chance may add, where the yardstick's count is chance, too."""
+ANYWAY, AT_MOST = 1 / 16, 4
+"""Elements that may be right under no rounding although the yardstick has none: one, and this share of those that it has wrong,
+at most so many."""
 SIGMAS = 5
 """Standard errors that a systematic error may be away from what is allowed."""
 DOMINATED = 4
@@ -31,6 +36,12 @@ TERMS = 0.25
 """Relative error of n positive terms summed in turn, in units of the largest error of a rounding times sqrt(n)."""
 LIKE_FLOAT32 = 2
 """On tails, float32 is at most this many times as wrong as the yardstick, three products of tf32 about four times."""
+BEYOND = {
+    "implausible": "have values that no rounding gives",
+    "certain": "are wrong where rounding does not matter",
+    "missing": "are not in their rows although every rounding selects them",
+}
+"""What whole numbers are held to where rounding decides: see kernels/child/exact.py."""
 REFUSED = "the problem's own check says"
 ANYTHING = 1.0
 """An allowed relative error from which on zeros would pass."""
@@ -70,8 +81,8 @@ def _why_wrong(reading: dict[str, Any], dtype: str) -> str:
         return ""
     if "mismatches" in reading:
         return _why_differs(reading)
-    if reading["nonfinite"] and reading.get("fits", True) and not _overflows(reading):
-        return f"{reading['nonfinite']} elements are NaN or Inf; the correct values are finite"
+    if why := why_nonfinite(reading):
+        return why
     if why_not_judged(reading, dtype):
         return ""
     if why := _why_too_wrong(reading, dtype) or _why_systematic(reading, dtype) or _why_alone(reading, dtype):
@@ -81,15 +92,52 @@ def _why_wrong(reading: dict[str, Any], dtype: str) -> str:
     return ""
 
 
+def why_nonfinite(reading: dict[str, Any]) -> str:
+    """NaN, +Inf and -Inf must be where the reference has them, and nowhere else. Empty if they are."""
+    if count := reading.get("made_finite"):
+        return f"{count} elements are finite where the reference is NaN or Inf"
+    if count := reading.get("other_nonfinite"):
+        return f"{count} elements have another of NaN, +Inf and -Inf than the reference"
+    if (count := reading["nonfinite"]) and reading.get("fits", True) and not _overflows(reading):
+        where = (
+            " where the reference is finite" if reading.get("nonfinite_places") else "; the correct values are finite"
+        )
+        return f"{count} elements are NaN or Inf{where}"
+    return ""
+
+
 def _why_differs(reading: dict[str, Any]) -> str:
     """Whole numbers and truth values must be those of the reference, but for as many as eager PyTorch has wrong."""
     allowed, count = EXACT_FACTOR * reading["yard_mismatches"], reading["mismatches"]
-    if count > allowed:
+    beyond = count - reading.get("excused", 0)
+    if beyond > allowed:
         than = f", allowed {allowed} (from eager PyTorch's own)" if allowed else ""
         return f"{count} of {reading['elements']} elements differ{than}"
-    if reading["levels"] and reading["max_abs"] > (bound := EXACT_FACTOR * reading["yard_abs"]):
+    if reading["levels"] and beyond and reading["max_abs"] > (bound := EXACT_FACTOR * reading["yard_abs"]):
         return f"largest difference {reading['max_abs']:g}, allowed {bound:g} (from eager PyTorch's own error)"
-    return "every element of the output is the same" if reading["constant"] else ""
+    return _why_implausible([reading]) or ("every element of the output is the same" if reading["constant"] else "")
+
+
+def _why_implausible(readings: list[dict[str, Any]]) -> str:
+    """Where rounding decides, an element must be what some rounding gives. Readings of one output, of several seeds: those of a
+    row are judged alone."""
+    known = [reading for reading in readings if reading.get("beyond")]
+    wrong = sum(reading["yard_mismatches"] for reading in known)
+    for name, what in BEYOND.items():
+        count, yard = (sum(reading["beyond"].get(name, (0, 0))[which] for reading in known) for which in (0, 1))
+        if count > (allowed := int(_with_chance(yard) + min(ANYWAY * wrong, AT_MOST))):
+            of = sum(reading["elements"] for reading in known)
+            return f"{count} of {of} elements {what}, allowed {allowed} (from eager PyTorch's own)"
+    for reading in known:
+        count, yard = reading["beyond"].get("row", (0, 0))
+        if count > (allowed := int(_with_chance(yard) + 1)):
+            return f"{count} elements of a row have values that no rounding gives, allowed {allowed} (from eager PyTorch's own)"
+    return ""
+
+
+def _with_chance(yard: int) -> float:
+    """Of elements of which the yardstick has so many: both counts are chance."""
+    return EXACT_FACTOR * yard + DEVIATIONS * math.sqrt((EXACT_FACTOR**2 + 1) * yard) + 1
 
 
 def _why_too_wrong(reading: dict[str, Any], dtype: str) -> str:
@@ -240,6 +288,15 @@ def without_values(readings: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
+def _why_implausible_together(readings: list[dict[str, Any]]) -> str:
+    """The same of all seeds: one wrong element in each is no chance."""
+    for output in {reading.get("output") for reading in readings}:
+        same = [reading for reading in readings if reading.get("output") == output and _is_normal(reading)]
+        if why := _why_implausible(same):
+            return _named(same[0], why)
+    return ""
+
+
 def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | None = None) -> dict[str, Any]:
     """The verdict on a kernel from its readings, one per seed, and its flags.
 
@@ -258,6 +315,7 @@ def judge(readings: list[dict[str, Any]], dtype: str, flags: dict[str, Any] | No
             why = why or (reason if kind == "normal" else f"on {INPUTS[kind]}: {reason}")
         if not said.get(kind, "").startswith("wrong"):
             said[kind] = _said(reading, dtype)
+    why = why or _why_implausible_together(readings)
     if not why and flags.get("inputs_changed"):
         why = "the kernel changed its inputs"
     if not why and flags.get("shared"):

@@ -10,6 +10,8 @@ import torch
 
 from kernels.child.columns import Columns
 from kernels.child.exact import ExactErrors
+from kernels.child.nonfinite import Nonfinite, rows_left
+from kernels.child.nudges import error_of
 from kernels.child.scalars import Scalars
 from kernels.child.slope import Slopes
 from kernels.dtypes import DTYPES, EVERY
@@ -41,6 +43,7 @@ class Errors:
         self.totals = dict.fromkeys(("max_abs", "yard_abs", "rounding", "largest", "row", "yard_row"), 0.0)
         self.squares = dict.fromkeys(("error", "yard", "reference", "rounded"), 0.0)
         self.nonfinite, self.close = 0, True
+        self.special = Nonfinite()
         self.slopes, self.columns = Slopes(), Columns()
         self.alone: dict[str, list[float]] = {}
         self.seen, self.wanted = NO_ENDS, NO_ENDS
@@ -48,16 +51,24 @@ class Errors:
     def add(self, piece: Piece, out: torch.Tensor) -> None:
         """Adds a piece. It moves far more memory than the kernel did: values are read as seldom as they can be."""
         right, got = piece.reference, out[piece.index]
-        signed, yard = got.to(right.dtype) - right, piece.yardstick.to(right.dtype) - right
+        signed, yard = (error_of(one.to(right.dtype), right, piece.nudged) for one in (got, piece.yardstick))
         if piece.alone:
             self._add_alone(piece.alone, signed, yard, right)
             return
         seen, known, worst, allowed = _ends(got, right, signed, yard)
-        self._add_rounding(right)
+        wanted = right
+        if not all(map(math.isfinite, known)):
+            kept = self.special.kept(right, piece.yardstick, got)
+            got, wanted = got[kept], right[kept]
+            if not wanted.numel():
+                return
+            right, signed, yard = (rows_left(one, kept) for one in (right, signed, yard))
+            seen, known, worst, allowed = _ends(got, right, signed, yard)
+        self._add_rounding(wanted)
         self.seen = _wider(self.seen, seen)
         are_finite = all(map(math.isfinite, (*seen, *known)))
         if not are_finite:
-            self.nonfinite += int((~torch.isfinite(got) & torch.isfinite(right)).sum())
+            self.nonfinite += int((~torch.isfinite(got) & torch.isfinite(wanted)).sum())
         self._at_least("largest", _farthest(known))
         self._at_least("yard_abs", _farthest(allowed))
         self._at_least("max_abs", math.inf if math.isnan(worst[0]) else _farthest(worst))
@@ -133,7 +144,7 @@ class Errors:
         slope_allowed, roundings, terms = problem.allowance
         found = self.totals | {
             "distribution": self.distribution,
-            "elements": math.prod(self.shape),
+            "elements": math.prod(self.shape) - self.special.places,
             "fits": self.totals["largest"] < torch.finfo(self.dtype).max / 2,
             "frobenius": math.sqrt(self.squares["error"]) / scale,
             "yard_frobenius": math.sqrt(self.squares["yard"]) / scale,
@@ -145,7 +156,7 @@ class Errors:
             "roundings": roundings,
             "terms": terms,
         }
-        found |= self.columns.reading()
+        found |= self.columns.reading() | self.special.reading()
         if slopes := self.slopes.reading(problem.normalises_rows):
             found |= slopes | {"slope_allowed": slope_allowed}
         if self.alone:

@@ -12,6 +12,7 @@ import torch
 from kernels.child import outputs
 from kernels.child.errors import POOLED, errors_of
 from kernels.child.exact import ExactErrors
+from kernels.child.nudges import error_of
 from kernels.operations.base import Distribution, Inputs, Like, Operation, Piece
 
 
@@ -79,7 +80,8 @@ def measure(out: Any, reference: Reference) -> dict[str, Any]:
     frobenius, yard_frobenius: relative errors. rounded_frobenius: that of rounding alone, where the dtype rounds
     values coarsely because they are small; else 0. row, yard_row: those of the worst row. column, yard_column: those of
     the worst column, see columns.py; only on N(0, 1).
-    nonfinite: NaN or Inf elements where the reference is finite. constant: all elements are equal, but not the
+    nonfinite: NaN or Inf elements where the reference is finite. nonfinite_places, ...: elements where it is not, see
+    nonfinite.py; no other number counts them. constant: all elements are equal, but not the
     reference's, rounded to the dtype.
     eps: relative spacing of the dtype; only if the output is a single number (0-d).
     elements: of the output.
@@ -146,13 +148,16 @@ def into_pool(found: list[dict[str, float]], pieces: Iterable[Piece]) -> None:
     """Adds what one seed's pieces show of the yardstick."""
     squares = [[0.0, 0.0] for _ in found]
     for piece in pieces:
-        error = piece.yardstick.to(piece.reference.dtype) - piece.reference
+        right = piece.reference[kept := torch.isfinite(piece.reference)]
+        if not right.numel():
+            continue
+        error = error_of(piece.yardstick.to(right.dtype), piece.reference, piece.nudged)[kept]
         of = found[piece.output]
         if not piece.alone:
-            for number, values in enumerate((error, piece.reference)):
+            for number, values in enumerate((error, right)):
                 squares[piece.output][number] += float(values.square().sum(dtype=torch.float64))
         of["yard_abs"] = max(of["yard_abs"], float(error.abs().max()))
-        of["largest"] = max(of["largest"], float(piece.reference.abs().max()))
+        of["largest"] = max(of["largest"], float(right.abs().max()))
     for of, (wrong, right) in zip(found, squares, strict=True):
         of["frobenius"] = max(of["frobenius"], math.sqrt(wrong / right) if right else 0.0)
 

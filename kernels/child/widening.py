@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -30,6 +30,10 @@ AS_WRITTEN = {"view", "frombuffer"}
 """Functions that read bits: their dtype says which."""
 RANDOM = ("rand", "normal", "log_normal", "uniform_", "exponential_", "bernoulli", "cauchy_", "geometric_", "poisson")
 """Begins of the names of functions that draw other values in another dtype."""
+ROUNDING = {"round", "round_", "floor", "floor_", "ceil", "ceil_", "trunc", "trunc_", "sign", "sign_", "frac", "fix"}
+"""Names of functions that give few values as floating-point numbers."""
+Nudge = Callable[[str, torch.Tensor], None]
+"""Changes the result of a function, which has this name, in place."""
 DTYPE_OF = torch.Tensor.dtype.__get__
 
 
@@ -49,10 +53,21 @@ class Way(NamedTuple):
 
     def outputs(self, call: Callable[..., Any], tensors: Sequence[torch.Tensor]) -> Any:
         """What a call returns. The tensors are not changed."""
+        out, _ = self._called(call, tensors)
+        return out
+
+    def nudged(self, call: Callable[..., Any], tensors: Sequence[torch.Tensor], nudge: Nudge) -> tuple[Any, Widening]:
+        """What a call returns whose results on the way are nudged, and what it did."""
+        return self._called(call, tensors, nudge)
+
+    def _called(
+        self, call: Callable[..., Any], tensors: Sequence[torch.Tensor], nudge: Nudge | None = None
+    ) -> tuple[Any, Widening]:
         given = [one.to(self.dtype, copy=True) if _is_number(one.dtype) else one.clone() for one in tensors]
         own = {id(wide): one.dtype for wide, one in zip(given, tensors, strict=True)} if self.told else {}
-        with Widening(self.dtype, own), _uncompiled():
-            return call(*given)
+        given_as = {one.dtype for one in tensors if _is_number(one.dtype)}
+        with Widening(self.dtype, own, nudge, given_as) as mode, _uncompiled():
+            return call(*given), mode
 
 
 def way_of(
@@ -140,14 +155,25 @@ def _is_number(dtype: torch.dtype) -> bool:
 class Widening(TorchFunctionMode):  # type: ignore[misc]
     """While it is on, PyTorch's functions compute in a wider dtype than the code says."""
 
-    def __init__(self, dtype: torch.dtype, own: Mapping[int, torch.dtype]) -> None:
-        """own: what tensors say that their dtype is, by id."""
+    def __init__(
+        self,
+        dtype: torch.dtype,
+        own: Mapping[int, torch.dtype],
+        nudge: Nudge | None = None,
+        narrow: Iterable[torch.dtype] = (),
+    ) -> None:
+        """own: what tensors say that their dtype is, by id. nudge: is called with the name of each function and its result.
+        narrow: dtypes of the inputs as they were."""
         super().__init__()
-        self.dtype, self.own = dtype, own
+        self.dtype, self.own, self.nudge = dtype, own, nudge
         wide = {one: dtype.to_complex() if one.is_complex else dtype for one in NUMBERS}
         self.wider = {narrow: wider for narrow, wider in wide.items() if narrow.itemsize < wider.itemsize}
         self.outside: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         """Narrow tensors that were not made here, such as weights, and what is read and written in their place."""
+        self.narrow = set(narrow)
+        """Dtypes that the code named, made or got."""
+        self.decides = False
+        """Whether the code made whole numbers, truth values or fp8 of numbers, or rounded them."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name, kwargs = getattr(func, "__name__", ""), kwargs or {}
@@ -162,9 +188,15 @@ class Widening(TorchFunctionMode):  # type: ignore[misc]
             func, args = torch.Tensor.to, (args[0], CASTS[func], *args[1:])
         args = self._wide(args)
         out = func(*args, **self._wide(kwargs))
+        if self.nudge is not None and self._is_wide(out):
+            self.nudge(name, out)
+        self.decides |= name in ROUNDING or (_has_few_values(out) and any(map(self._is_wide, args)))
         if func in CONVERSIONS and out is args[0]:  # as written it is a copy, which may be changed
             return out.clone()
         return self._made(out)
+
+    def _is_wide(self, value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.dtype == self.dtype
 
     def _made(self, out: Any) -> Any:
         """What a function returned, in the wider dtype. Nobody else has it."""
@@ -185,10 +217,12 @@ class Widening(TorchFunctionMode):  # type: ignore[misc]
         if isinstance(value, torch.Tensor):
             if value.dtype not in self.wider:
                 return value
+            self.narrow.add(value.dtype)
             if id(value) not in self.outside:
                 self.outside[id(value)] = value, value.to(self.wider[value.dtype])
             return self.outside[id(value)][1]
         if isinstance(value, torch.dtype):
+            self.narrow |= {value} & self.wider.keys()
             return self.wider.get(value, value)
         if isinstance(value, dict):
             return {name: self._wide(one) for name, one in value.items()}
@@ -197,6 +231,12 @@ class Widening(TorchFunctionMode):  # type: ignore[misc]
             same = all(new is old for new, old in zip(wide, value, strict=True))
             return value if same else type(value)(wide)
         return value
+
+
+def _has_few_values(out: Any) -> bool:
+    """Whether a tensor of whole numbers, truth values or fp8 is among what a function returned."""
+    outs = out if isinstance(out, tuple) else (out,)
+    return any(isinstance(one, torch.Tensor) and not (_is_number(one.dtype) or one.is_complex()) for one in outs)
 
 
 def _names_dtype(args: Any, kwargs: Any) -> bool:

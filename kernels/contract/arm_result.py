@@ -117,6 +117,8 @@ class Correctness(Model):
     yard_mismatches: int | None = None
     elements: int | None = None
     """Elements compared, of an integer or bool output."""
+    undecided: int | None = None
+    """Those of them that the reference itself cannot decide: rounding does."""
     allclose: bool | None = Field(None, alias="allclose_1e-2")
     wrong_kind: Text | None = None
     distribution: str | None = None

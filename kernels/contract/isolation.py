@@ -132,6 +132,8 @@ class Expected(Reply):
 
     plain: Annotated[list[Output], Field(max_length=MOST_OUTPUTS)]
     exact: Annotated[list[Output], Field(max_length=MOST_OUTPUTS)]
+    nudged: Annotated[list[Output], Field(max_length=MOST_OUTPUTS)] = []
+    """Exact answers for nudged inputs, (answers, *shape) of each output; nothing if none are needed."""
 
 
 class Refused(Reply):

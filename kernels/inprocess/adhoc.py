@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
 from pydantic import ConfigDict
 from torch.overrides import TorchFunctionMode
 
+from kernels.child.nonfinite import as_held
+from kernels.child.nudges import Nudges
 from kernels.child.outputs import as_tuple
 from kernels.child.poison import fill, same
 from kernels.child.widening import Inexact, Way, way_of, why_not_repeatable
@@ -207,6 +210,10 @@ class Adhoc(Operation):
         name = next((str(dtype).removeprefix("torch.") for _, dtype in self.outputs if dtype.is_floating_point), "")
         return allowance_of_unknown(name, self.terms)
 
+    @cached_property
+    def nudges(self) -> Nudges | None:
+        return Nudges(self.exact, self.truth, as_tuple) if self.exact is not None else None
+
     def inputs(self, device: str, seed: int, distribution: Distribution = "normal") -> Inputs:
         with self.aside():
             return Inputs(self.source.draw(seed), {})
@@ -222,12 +229,15 @@ class Adhoc(Operation):
             right = plain
             if self.exact is not None:
                 right = [one.detach() for one in as_tuple(self.exact.outputs(self.truth, inputs.tensors))]
+            nudged = self.nudges.answers(inputs.tensors, plain, right) if self.nudges else []
         for number, (one, yard) in enumerate(zip(right, plain, strict=True)):
             if yard.is_floating_point():
                 one = one.double() if self.exact is None or one.dtype == yard.dtype else one
-                if self.whose and not torch.isfinite(one).all():
-                    raise Unfit(f"the {self.whose}'s output is not finite on these inputs: draw other inputs")
-            yield Piece(None, one[None], yard[None], output=number)
+                one, yard = as_held(one, yard)
+                if self.whose and not torch.isfinite(one).any():
+                    raise Unfit(f"the {self.whose}'s output is nowhere finite on these inputs: draw other inputs")
+            answers = nudged[number][:, None] if nudged and len(nudged[number]) else None
+            yield Piece(None, one[None], yard[None], output=number, nudged=answers)
 
     def flops(self) -> int:
         return int(self.work)

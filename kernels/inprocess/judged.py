@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from kernels.analysis.correctness import ROW_FACTOR, judge
+from kernels.analysis.correctness import ROW_FACTOR, judge, why_nonfinite
 from kernels.dtypes import DTYPES
 from kernels.inprocess.adhoc import Adhoc, of_reference
 
@@ -63,6 +63,8 @@ class Judged:
             return reading["wrong_kind"]
         if reading["constant"]:
             return "every element of the output is the same"
+        if reading.get("nonfinite_places") and (why := why_nonfinite(reading)):
+            return why
         if "mismatches" in reading:
             share = reading["frobenius"]
             return f"{share:.2%} of the elements differ" if share > MISMATCHES else ""

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from kernels.analysis.correctness import why_nonfinite
+from kernels.child.nonfinite import Nonfinite
 from kernels.formats.found import Found
 
 LIBRARIES = ("torch", "pytorch", "naive", "native", "eager", "reference", "ref", "cublas", "rocblas", "cudnn", "aten")
@@ -97,9 +99,23 @@ def _difference(out: Any, right: Any, whose: str) -> str:
     for one, other in zip(outs, rights, strict=True):
         if one.dtype != other.dtype:
             return f"its output is of {one.dtype}, that of {whose} of {other.dtype}"
-        if one.numel() and (why := _too_far(one.double(), other.double(), TOLERANCE.get(one.dtype, 0.0))):
-            return f"it differs from {whose} {why} is allowed"
+        if one.numel() and (why := _why_unlike(one.double(), other.double(), whose, TOLERANCE.get(one.dtype, 0.0))):
+            return f"it differs from {whose}{why}"
     return ""
+
+
+def _why_unlike(out: torch.Tensor, right: torch.Tensor, whose: str, allowed: float) -> str:
+    """How an output differs, from a colon or a space on; empty if it does not. NaN and infinities must be the same. Raises
+    ValueError where the other one is nowhere finite."""
+    special = Nonfinite()
+    kept = special.kept(right, right, out)
+    if not kept.any():
+        raise ValueError(f"the output of {whose} is nowhere finite: it judges nothing")
+    nonfinite = int((~torch.isfinite(out[kept])).sum())
+    if why := why_nonfinite({"nonfinite": nonfinite} | special.reading()):
+        return f": {why}"
+    away = _too_far(out.where(kept, 0), right.where(kept, 0), allowed)
+    return f" {away} is allowed" if away else ""
 
 
 def _too_far(out: torch.Tensor, right: torch.Tensor, allowed: float) -> str:

@@ -10,6 +10,7 @@ import torch
 from pydantic import ConfigDict
 
 from kernels.analysis.memory import size
+from kernels.child.nonfinite import as_held
 from kernels.child.reference import Reference
 from kernels.contract.isolation import Argument, Array, Described
 from kernels.dtypes import DTYPES
@@ -145,8 +146,10 @@ class Given(Reference):
 class Values:
     """What the reference returns for one input set, copied out of its process."""
 
-    def __init__(self, plain: list[torch.Tensor], exact: list[torch.Tensor]) -> None:
-        self.plain, self.exact = plain, exact
+    def __init__(
+        self, plain: list[torch.Tensor], exact: list[torch.Tensor], nudged: Sequence[torch.Tensor] = ()
+    ) -> None:
+        self.plain, self.exact, self.nudged = plain, exact, nudged
 
     def why_not(self, likes: tuple[Like, ...]) -> str:
         """Why these are not values of such outputs; empty if they are."""
@@ -155,9 +158,15 @@ class Values:
                 return f"the reference's {name} do not have the shapes of its first ones"
         if [one.dtype for one in self.plain] != [dtype for _, dtype in likes]:
             return "the reference's outputs do not have the dtypes of its first ones"
+        if self.nudged and [(one.shape[1:], one.dtype) for one in self.nudged] != [
+            (one.shape, one.dtype) for one in self.exact
+        ]:
+            return "the reference's answers for nudged inputs do not have the shapes and dtypes of its exact ones"
         for one, exact in zip(self.plain, self.exact, strict=False):
-            if one.is_floating_point() and not (exact.is_floating_point() and torch.isfinite(exact).all()):
-                return "the reference's output is not finite on its own inputs"
+            if one.is_floating_point() and not exact.is_floating_point():
+                return f"the reference's outputs of {one.dtype} are {exact.dtype} where they are exact"
+            if one.is_floating_point() and not torch.isfinite(exact).any():
+                return "the reference's output is nowhere finite on its own inputs: it judges nothing"
             if not one.is_floating_point() and exact.dtype != one.dtype:
                 return f"the reference's outputs of {one.dtype} are {exact.dtype} where they are exact"
         return ""
@@ -166,4 +175,6 @@ class Values:
         """Whole outputs. Those of floating-point numbers need exact values; without, others are right as they are."""
         for number, one in enumerate(self.plain):
             if self.exact or not one.is_floating_point():
-                yield Piece(None, (self.exact or self.plain)[number][None], one[None], output=number)
+                right, yard = as_held(self.exact[number], one) if self.exact else (one, one)
+                nudged = self.nudged[number][:, None] if self.nudged and len(self.nudged[number]) else None
+                yield Piece(None, right[None], yard[None], output=number, nudged=nudged)

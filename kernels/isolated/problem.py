@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from kernels.child.nudges import Nudges
 from kernels.child.poison import same
 from kernels.child.widening import Inexact, Way, way_of, why_not_repeatable
 from kernels.contract.isolation import Argument, Array, Described, Expected, Part, Refused
@@ -56,6 +57,8 @@ class Problem(Cell):
         )
         self.problem = Brought.of(asked.problem, described.model_dump())
         self.way, why_inexact = self._way(given, [one for out in outs for one in out])
+        call = self.problem.calling(self.truth)
+        self.nudges = Nudges(self.way, call, self._outputs) if self.way else None
         self.layout, self.answers = Layout.of(self.problem, self.device), Layout(self.problem.likes)
         return described.model_copy(update={"why_inexact": why_inexact})
 
@@ -94,10 +97,12 @@ class Problem(Cell):
         tensors, call = self.sets[index].tensors, self.problem.calling(self.truth)
         plain = self._outputs(call(*_copies(tensors)))
         exact = self._outputs(self.way.outputs(call, tensors)) if self.way else []
-        self.outs = [one.contiguous() for one in (*plain, *exact)]
+        nudged = self.nudges.answers(tensors, plain, exact) if self.nudges else []
+        self.outs = [one.contiguous() for one in (*plain, *exact, *nudged)]
         self.synchronize()
         claims, _ = outputs_of(self.outs)
-        return Expected(plain=claims[: len(plain)], exact=claims[len(plain) :])
+        said = cut(claims, map(len, (plain, exact, nudged)))
+        return Expected(**dict(zip(("plain", "exact", "nudged"), said, strict=True)))
 
     # --- the problem's own check ----------------------------------------------------------------------------------------
 

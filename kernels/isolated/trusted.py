@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import perf_counter_ns
 from typing import Any
 
@@ -186,10 +186,16 @@ class Trusted:
             return Given(self.problem, values, self.expected[index], self.pool_of_few)
         return Reference(self.problem, values, seed, thorough, distribution)
 
-    def expect(self, index: int, plain: list[dict[str, Any]], exact: list[dict[str, Any]]) -> Taken:
+    def expect(
+        self,
+        index: int,
+        plain: list[dict[str, Any]],
+        exact: list[dict[str, Any]],
+        nudged: Sequence[dict[str, Any]] = (),
+    ) -> Taken:
         """Copies correct values for an input set out of the problem's process."""
         assert isinstance(self.problem, Brought)
-        copies, refused = self._copies(PROBLEM, [plain, exact])
+        copies, refused = self._copies(PROBLEM, [plain, exact, list(nudged)])
         if not refused:
             self.expected[index] = values = Values(*copies)
             refused = values.why_not(self.problem.likes)

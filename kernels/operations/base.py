@@ -74,13 +74,15 @@ class Piece:
     """Result of eager PyTorch in the workload's dtype: its error is allowed."""
     output: int = 0
     """Index of the output, if a kernel returns several."""
+    nudged: torch.Tensor | None = None
+    """Answers for nudged inputs, (answers, *shape of the reference): see kernels/child/nudges.py. None: nothing is decided."""
     alone: str = ""
     """Name of a part that is judged on its own, beside the whole: "the last row"."""
 
     @property
     def nbytes(self) -> int:
-        """Of the correct values and of the yardstick."""
-        return self.reference.nbytes + self.yardstick.nbytes
+        """Of the correct values, the yardstick and the nudged answers."""
+        return self.reference.nbytes + self.yardstick.nbytes + (0 if self.nudged is None else self.nudged.nbytes)
 
 
 class Allowance(NamedTuple):

@@ -86,7 +86,7 @@ class ProblemSession:
             if self.cell.device.kind == "cuda":
                 there: Segments = self._ask("segments")
                 self._tell("reach", cell=PROBLEM, segments=there.segments)
-            values = {"plain": found.plain, "exact": found.exact}
+            values = {"plain": found.plain, "exact": found.exact, "nudged": found.nudged}
             claims = {name: [one.model_dump() for one in outputs] for name, outputs in values.items()}
             self._tell("expect", index=index, **claims)
 

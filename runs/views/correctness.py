@@ -38,6 +38,13 @@ NO_FAULT = ("right", "not judged", "unsupported")
 """Prefixes of entries that do not count against the kernel."""
 
 
+def _undecided(correctness: Correctness) -> str:
+    """How many elements rounding decides; empty if none."""
+    if not (correctness.undecided and correctness.elements):
+        return ""
+    return f"{correctness.undecided} of {correctness.elements} elements: rounding decides them"
+
+
 def facts(correctness: Correctness | None) -> list[tuple[str, str]]:
     """The facts as (name, text) pairs."""
     if correctness is None:
@@ -48,6 +55,7 @@ def facts(correctness: Correctness | None) -> list[tuple[str, str]]:
         if (mine := getattr(correctness, own)) is not None:
             its = getattr(correctness, yard)
             pairs.append((name, error(mine) + (f"; eager PyTorch {error(its)}" if its is not None else "")))
+    pairs.append(("undecided by the reference itself", _undecided(correctness)))
     pairs += [("systematic error", _systematic(correctness)), ("products", correctness.precision or "")]
     pairs += [(name, str(count)) for key, name in COUNTS if (count := getattr(correctness, key)) is not None]
     known = [

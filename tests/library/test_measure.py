@@ -401,7 +401,7 @@ ONES, COUNT = torch.ones(4, 8), itertools.count()
         ({"candidates": {"baseline": softmax}}, ValueError, "may not be 'baseline'"),
         ({"candidates": {"x": softmax}, "name": "y"}, ValueError, "a mapping names its own"),
         ({"reference": lambda x: (x,)}, TypeError, "the reference returned a tuple"),
-        ({"baseline": torch.sqrt}, ValueError, "the baseline's output is not finite"),
+        ({"baseline": lambda x: x / 0}, ValueError, "the baseline's output is nowhere finite"),
         ({"candidates": lambda x: x.double(), "reference": lambda x: x.double()}, ValueError, "not of torch.float64"),
     ],
 )
