@@ -39,7 +39,7 @@ SOFTMAX, LONG = drawn(128, 256).softmax(-1), drawn(1024, 256).softmax(-1)
         (drawn(64, 64).relu().half(), drawn(64, 64).relu(), "its output is of torch.float16, that of torch of torch.f"),
         (drawn(64, 64, dtype=torch.bfloat16) * 1.03, drawn(64, 64, dtype=torch.bfloat16), "of its norm"),
         (one_row(drawn(64, 64).argmax(-1), 2), drawn(64, 64).argmax(-1), "of its norm; 0 is allowed"),
-        (drawn(64, 64) + torch.nan, drawn(64, 64), "by nan of its norm"),
+        (drawn(64, 64) + torch.nan, drawn(64, 64), "elements are NaN or Inf; the correct values are finite"),
     ],
 )
 def test_what_is_too_far_away_is_named(out, right, why):
