@@ -423,18 +423,7 @@ class Bench:
         self._let_go()
         scalable = self.problem.scalable and self.problem.element_bytes > 1  # PyTorch cannot multiply fp8
         timed, call, on_host = timer(self.clock), self._call(arm), self.kind == "cpu"
-        times = probe(
-            timed,
-            call,
-            self.sets,
-            self._write,
-            seeds,
-            sights,
-            in_turn,
-            scalable,
-            on_host=on_host,
-            one_buffer=one_buffer,
-        )
+        times = probe(timed, call, self.sets, self._write, seeds, sights, in_turn, scalable, on_host, one_buffer)
         self.guard.claim_processes(arm)
         return Probed(busy=self.guard.busy(arm), host_bytes=self.sets[0].nbytes if on_host else 0, **times)
 
