@@ -67,9 +67,11 @@ def trials(found: Found, device: str) -> Iterator[Trial]:
     return LOADERS[found.format](found, device)
 
 
-def judged(problem: Operation, call: Callable[..., Any], device: str, seed: int) -> None:
+def judged(
+    problem: Operation, call: Callable[..., Any], device: str, seed: int, known: list[dict[str, Any]] | None = None
+) -> None:
     """Two calls on inputs of two seeds, the first in poisoned memory: its output must be right, and stay as it is. Raises
-    Wrong."""
+    Wrong. known: readings of the same problem on other seeds; it adds to them, and all are judged together."""
     inputs, others = problem.inputs(device, seed), problem.inputs(device, seed + OTHER)
     with poison.in_new_memory(outputs.likes(problem, inputs), device):
         out = outputs.plain(call(*inputs.tensors, **inputs.options))
@@ -82,7 +84,9 @@ def judged(problem: Operation, call: Callable[..., Any], device: str, seed: int)
         reading = with_facts(reading, unwritten=[poison.count(one) for one in outputs.as_tuple(early)])
         again = outputs.plain(call(*others.tensors, **others.options))
         shared = any(outputs.changed(early, out)) or outputs.share_memory(out, again)
-    verdict = judge([reading], problem.dtype, {"inputs_changed": changed, "shared": shared})
+    known = [] if known is None else known
+    known.append(reading)
+    verdict = judge(known, problem.dtype, {"inputs_changed": changed, "shared": shared})
     if not verdict["correct"]:
         raise Wrong(of_reference(verdict["why"]) if isinstance(problem, Adhoc) else verdict["why"])
 
@@ -153,8 +157,9 @@ def of_pair(found: Found, device: str) -> Iterator[Trial]:
     pairs = pairs_of(found, device)
     for number, pair in enumerate(pairs):
         problem, call = _problem(pair, device), pair.of_tensors(pair.call)
+        known: list[dict[str, Any]] = []
         for seed in SEEDS[number :: len(pairs)]:
-            yield partial(_noted, pair.note, problem, call, device, seed)
+            yield partial(_noted, pair.note, problem, call, device, seed, known)
 
 
 def _noted(note: str, *how: Any) -> None:

@@ -18,6 +18,8 @@ from kernels.operations.base import Inputs, Like, Operation
 
 ALIGNMENT = 512
 """Of every tensor, in bytes: as PyTorch's allocator on a GPU."""
+LARGE, LARGE_ALIGNMENT = 10 * 2**20, 2**21
+"""The same of tensors of 10 MiB or more. Where a tensor begins moves the time of a kernel that copies."""
 
 
 class Layout:
@@ -26,11 +28,14 @@ class Layout:
     def __init__(self, likes: Iterable[Like], options: dict[str, Any] | None = None) -> None:
         self.options = options or {}
         self.places: list[tuple[int, tuple[int, ...], torch.dtype]] = []
-        offset = 0
+        offset, largest = 0, ALIGNMENT
         for shape, dtype in likes:
+            nbytes = math.prod(shape) * dtype.itemsize
+            alignment = LARGE_ALIGNMENT if nbytes >= LARGE else ALIGNMENT
+            offset, largest = _rounded(offset, alignment), max(largest, alignment)
             self.places.append((offset, shape, dtype))
-            offset += -(-math.prod(shape) * dtype.itemsize // ALIGNMENT) * ALIGNMENT
-        self.nbytes = offset
+            offset += nbytes
+        self.nbytes = _rounded(offset, largest)
 
     @classmethod
     def of(cls, problem: Operation, device: str) -> Layout:
@@ -50,6 +55,11 @@ class Layout:
                 tensors.append(memory[start + offset : end].view(dtype).view(shape))
             found.append(Inputs(tuple(tensors), self.options))
         return found
+
+
+def _rounded(offset: int, alignment: int) -> int:
+    """The next multiple of an alignment."""
+    return -(-offset // alignment) * alignment
 
 
 def mapped(path: str, nbytes: int) -> torch.Tensor:

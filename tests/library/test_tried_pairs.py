@@ -3,10 +3,13 @@
 import json
 
 import pytest
+import torch
 
 from kernels.cli.trying import _line, attempt
 from kernels.formats.recognise import Folder
 from kernels.host.device import find_device
+from kernels.inprocess.pairs import Pair
+from kernels.inprocess.trials import Wrong, _problem, judged
 
 PAIR = """import collections
 
@@ -244,3 +247,27 @@ def test_a_definition_or_a_solution_that_cannot_be_used_says_why(tmp_path, defin
     (tmp_path / "mine.json").write_text(json.dumps(solution))
     found, said = tried(tmp_path)
     assert found == word and said.removeprefix("its problem cannot be used here: ").startswith(why), said
+
+
+def test_one_wrong_element_of_each_seed_is_found_over_all_seeds():
+    """Of 256 choices between near ties rounding may decide one; the last one was wrong each time."""
+    seen = []
+
+    def last_is_zero(x, w):
+        out = (x @ w).argmax(-1)
+        out[-1] = 0
+        return out
+
+    def give(seed):
+        torch.manual_seed(seed)
+        return [torch.randn(256, 64).bfloat16(), torch.randn(64, 300).bfloat16()]
+
+    pair = Pair("mine", last_is_zero, lambda x, w: (x @ w).argmax(-1), lambda x, w: (x @ w).argmax(-1), give)
+    with torch.no_grad():
+        problem = _problem(pair, "cpu")
+        with pytest.raises(Wrong):
+            for seed in (11, 12, 13):
+                judged(problem, last_is_zero, "cpu", seed, seen)
+        known = []
+        for seed in (11, 12, 13):
+            judged(problem, lambda x, w: (x.float() @ w.float()).bfloat16().argmax(-1), "cpu", seed, known)
