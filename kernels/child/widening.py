@@ -40,6 +40,9 @@ DTYPE_OF = torch.Tensor.dtype.__get__
 CHANGING = "called again with the same inputs, it gives other values: it draws random numbers, or keeps state"
 
 
+TF32 = ": PyTorch computes convolutions and RNNs in tf32 on a GPU, unless torch.backends.cudnn.allow_tf32 is False"
+
+
 class Inexact(ValueError):
     """A reference without an exact answer. The message says why."""
 
@@ -80,7 +83,8 @@ def way_of(
 
     plain: its outputs for these tensors, as it is written. outputs_of: a list of what a call returns, or raises.
     """
-    whys: list[str] = []
+    whys: list[tuple[bool, str]] = []
+    """Whether it returned values, and what is wrong."""
     sizes = [one.element_size() for one in plain if one.is_floating_point()]
     for way in (Way(dtype, told) for dtype in WIDER for told in (True, False)):
         if way.dtype != WIDER[0] and not all(size < way.dtype.itemsize for size in sizes):
@@ -88,13 +92,13 @@ def way_of(
         try:
             exact = outputs_of(way.outputs(call, tensors))
         except Exception as error:  # whatever code that was not made for this dtype raises, or too little memory
-            whys.append(f"{type(error).__name__}: {error}")
+            whys.append((False, f"{type(error).__name__}: {error}"))
             continue
         if why := _why_not_like(plain, exact, way.dtype) or _why_far(plain, exact):
-            whys.append(why)
+            whys.append((True, why))
             continue
         return way
-    raise Inexact(whys[0])
+    raise Inexact(max(whys, key=lambda one: one[0])[1])
 
 
 def _why_not_like(plain: Sequence[torch.Tensor], exact: Sequence[torch.Tensor], dtype: torch.dtype) -> str:
@@ -112,14 +116,22 @@ def _why_far(plain: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> st
     keep state in a narrow dtype, or run under autocast. Empty if it would not be."""
     for one, right in zip(plain, exact, strict=True):
         row = DTYPES.get(str(one.dtype).removeprefix("torch."))
-        if row is None or one.numel() < FEW or not torch.isfinite(right).all():
+        known = torch.isfinite(right)
+        if not known.all():
+            one, right = one[known], right[known]
+        if row is None or one.numel() < FEW:
             continue
         size = torch.linalg.vector_norm(right)
         error, rounded = (float(torch.linalg.vector_norm(x - right) / size) for x in (one, right.to(one.dtype)))
         cap = max(row.frobenius_cap, row.factor * rounded)
         if size and not error <= cap:
-            return f"its answer in {one.dtype} is {error:.2g} away from that in {right.dtype}, and a kernel may be {cap:.2g} away"
+            away = f"its answer in {one.dtype} is {error:.2g} away from that in {right.dtype}, and a kernel may be {cap:.2g} away"
+            return away + (TF32 if _may_be_tf32(one) else "")
     return ""
+
+
+def _may_be_tf32(output: torch.Tensor) -> bool:
+    return output.is_cuda and output.dtype == torch.float32 and torch.backends.cudnn.allow_tf32
 
 
 def why_not_repeatable(first: Sequence[torch.Tensor], again: Sequence[torch.Tensor]) -> str:

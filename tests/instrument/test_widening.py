@@ -1,10 +1,12 @@
 """References that name their dtypes are judged by their exact answer: without their casts, in a wider dtype."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from kernels.child import widening
 from kernels.child.widening import Inexact, Way, Widening, way_of
 from kernels.inprocess.adhoc import Unfit
 from kernels.inprocess.pairs import Pair
@@ -356,3 +358,25 @@ def test_a_reference_without_an_exact_answer_says_why(reference, why):
 def test_a_problem_without_an_exact_answer_is_not_judged():
     with pytest.raises(Unfit, match="no exact answer, in float64 or float32: TypeError: it reads the bits"):
         why_wrong(lambda x: x.view(torch.int16).float(), lambda x: x, drawn(torch.bfloat16, 1))
+
+
+def test_the_reason_is_what_is_wrong_with_values_if_there_are_any():
+    """torch.nn.LSTM refuses an input of another dtype than its weights; that its values were those of tf32 was not said."""
+
+    def reference(x):
+        if x.dtype == torch.float32 and not torch.equal(x, x.to(torch.float32)):
+            raise ValueError("dtypes differ")
+        return x.to(torch.bfloat16).float() if x.dtype == torch.float32 else x.sin()
+
+    x = torch.randn(64, 64)
+    with pytest.raises(Inexact, match=r"away from that in torch\.float64"):
+        way_of(reference, [x], [reference(x)], lambda out: [out])
+
+
+@pytest.mark.parametrize(("is_cuda", "dtype", "allowed", "said"), [
+    (True, torch.float32, True, True), (True, torch.float32, False, False), (False, torch.float32, True, False),
+    (True, torch.bfloat16, True, False),
+])  # fmt: skip
+def test_tf32_is_named_where_it_may_be_the_reason(is_cuda, dtype, allowed, said, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
+    assert widening._may_be_tf32(SimpleNamespace(is_cuda=is_cuda, dtype=dtype)) is said
