@@ -40,8 +40,9 @@ share of the elements that the reference as it is written has wrong."""
 LARGER = (2, 2, 2, 2, 4, 4, 8, 8)
 """Sizes of the nudges that say which answers are plausible, in units of those that changed enough: a pair of answers each."""
 ANSWERS = SMALLEST_ANSWERS + 2 * len(LARGER)
-MOST_BYTES, MOST_S = 2**30, 20.0
-"""Of the answers of an output of whole numbers; and for all answers, after which there are no more."""
+MOST_BYTES, MOST_S = 2**30, 10.0
+"""Of the answers of an output of whole numbers; and for all answers of a reference, after which there are no more: a run compares
+hundreds of outputs."""
 JUMP = 2.0**-16
 """An answer in floating-point numbers jumps if nudges move it by more than this share of the largest: a smooth function is moved
 less."""
@@ -86,6 +87,7 @@ class Nudges:
         """Whether the reference decides. None: not known yet."""
         self.size = SMALLEST
         """The largest rounding of the dtypes that it names or gets."""
+        self.left_s = MOST_S
 
     def answers(
         self, tensors: Sequence[torch.Tensor], plain: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]
@@ -98,11 +100,16 @@ class Nudges:
         """
         if self.decides is False:
             return []
-        self.until, self.pairs = time.monotonic() + MOST_S, 0
+        begin = time.monotonic()
+        self.until, self.pairs = begin + self.left_s, 0
         try:
             return self._answers(tensors, plain, exact)
         except Exception:  # code may refuse numbers that are not quite its own
             return []
+        finally:
+            if tensors and tensors[0].is_cuda:
+                torch.cuda.synchronize()
+            self.left_s -= time.monotonic() - begin
 
     def _answers(
         self, tensors: Sequence[torch.Tensor], plain: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]

@@ -308,6 +308,16 @@ def test_what_takes_too_long_is_judged_as_before(monkeypatch):
     assert "undecided" not in found
 
 
+def test_the_time_for_nudged_answers_is_that_of_the_whole_run(monkeypatch):
+    """Each of hundreds of compared outputs could take 20 s of its own."""
+    found = Nudges(Way(torch.float64, True), lambda x: (x * 3).argmax(-1), lambda out: [out])
+    x = torch.randn(8, 8)
+    plain = [(x * 3).argmax(-1)]
+    assert found.answers([x], plain, plain) and found.left_s < nudges.MOST_S
+    found.left_s = 0.0
+    assert found.answers([x], plain, plain) == []
+
+
 def test_claimed_answers_have_the_shapes_of_the_outputs():
     plain = [torch.zeros(4, dtype=torch.int64)]
     likes = (((4,), torch.int64),)
