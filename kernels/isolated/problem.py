@@ -44,7 +44,8 @@ class Problem(Cell):
         counts: dict[str, int] = getattr(self.reference, "counts", {"": len(given)})
         parts = list(cut(given, counts.values()))
         outs = [self._outputs(call(*_own(part))) for part in parts]
-        _must_vary(given, drawn(self.reference, seed + 1, self.device))
+        others = drawn(self.reference, seed + 1, self.device)
+        _must_vary(given, others)
         calls = zip(counts, parts, outs, strict=True)
         why_no_check = self._why_no_check(parts, outs)
         described = Described(
@@ -56,7 +57,7 @@ class Problem(Cell):
             why_no_check=why_no_check or "",
         )
         self.problem = Brought.of(asked.problem, described.model_dump())
-        self.way, why_inexact = self._way(given, [one for out in outs for one in out])
+        self.way, why_inexact = self._way(_tensors(given), _tensors(others))
         call = self.problem.calling(self.truth)
         self.nudges = Nudges(self.way, call, self._outputs) if self.way else None
         self.layout, self.answers = Layout.of(self.problem, self.device), Layout(self.problem.likes)
@@ -143,9 +144,12 @@ class Problem(Cell):
 
     # --- exact values ---------------------------------------------------------------------------------------------------
 
-    def _way(self, given: list[Any], first: list[torch.Tensor]) -> tuple[Way | None, str]:
-        """How the reference gives exact outputs; or why it cannot. first: what it returned when it was first called."""
-        tensors, call = [one for one in given if isinstance(one, torch.Tensor)], self.problem.calling(self.truth)
+    def _way(self, tensors: list[torch.Tensor], others: list[torch.Tensor]) -> tuple[Way | None, str]:
+        """How the reference gives exact outputs; or why it cannot. others: inputs that it is called with in between: it may keep
+        state."""
+        call = self.problem.calling(self.truth)
+        first = self._outputs(call(*_copies(tensors)))
+        self.problem.calling(self.reference)(*_copies(others))
         plain = self._outputs(call(*_copies(tensors)))
         if why := why_not_repeatable(first, plain):
             return None, why
@@ -153,6 +157,10 @@ class Problem(Cell):
             return way_of(call, tensors, plain, self._outputs), ""
         except Inexact as error:
             return None, str(error)[:MOST_SAID]
+
+
+def _tensors(values: Sequence[Any]) -> list[torch.Tensor]:
+    return [one for one in values if isinstance(one, torch.Tensor)]
 
 
 def _copies(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

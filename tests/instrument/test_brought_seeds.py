@@ -53,6 +53,8 @@ def get_inputs():
     return [torch.randn(64, 16{dtype})]
 """
 AVERAGE = "self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)\n        return x - self.mean"
+CACHE = "self.calls = getattr(self, 'calls', 0) + 1\n        self.mean.add_(x.mean(0))\n        return x + self.mean / self.calls"
+"""With the same inputs it gives the same values again, with others in between it does not."""
 STEPS = "self.mean.add_(1)\n        return x.sin()"
 PROMOTED = "return F.rms_norm(x, (16,)) * torch.ones(16)"
 
@@ -94,7 +96,7 @@ def test_a_seed_decides_what_every_generator_draws():
     assert torch.manual_seed(3).initial_seed() == 3
 
 
-@pytest.mark.parametrize("body", ["return F.dropout(x, 0.1)", AVERAGE], ids=["random numbers", "state"])
+@pytest.mark.parametrize("body", ["return F.dropout(x, 0.1)", AVERAGE, CACHE], ids=["random numbers", "state", "cache"])
 def test_a_reference_that_changes_by_itself_judges_nobody(body):
     """The same code as the reference's was called wrong."""
     problem, kernel = brought(TWICE, body=body, dtype="")
