@@ -551,15 +551,20 @@ def main(argv: list[str] | None = None) -> int:
     return carry_out(arguments.do, arguments)
 
 
+def closed() -> int:
+    """The exit status where nobody reads the output any more, such as `runs list | head`. Nothing more is written there."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CLOSED
+
+
 def carry_out(command: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     try:
         return command(arguments)
     except Failed as error:
         print(f"{parser().prog}: {error}", file=sys.stderr)
         return error.status
-    except BrokenPipeError:  # such as `runs list | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return CLOSED
+    except BrokenPipeError:
+        return closed()
     except KeyboardInterrupt:
         print("interrupted; a run that was started goes on", file=sys.stderr)
         return INTERRUPTED

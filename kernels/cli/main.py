@@ -34,7 +34,11 @@ def main(argv: list[str] | None = None) -> int:
     if "resume" in arguments and arguments.do is not do_tune and not (arguments.config or arguments.resume):
         top.error("name a config, or a run to continue: --resume FILE")
     try:
-        return _measuring(arguments) if arguments.do in MEASURING else arguments.do(arguments)
+        status = _measuring(arguments) if arguments.do in MEASURING else arguments.do(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        return client.closed()
     except (ConfigError, NoSuchDevice, catalog.UnknownName, ChildDied, OSError) as error:
         print(f"kernels: {error}", file=sys.stderr)
         return 2

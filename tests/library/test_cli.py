@@ -516,3 +516,13 @@ def test_list_for_people_marks_the_baselines(capsys):
 def test_the_protocol_fixed_flushes_if_it_is_asked_to(more, flushes):
     arguments = parser().parse_args(["run", "smoke", "--protocol", "fixed", *more])
     assert chosen(arguments).protocol.flush_l2 is flushes
+
+
+def test_output_that_nobody_reads_any_more_is_no_error():
+    """`try FOLDER | head` said "kernels: [Errno 32] Broken pipe"."""
+    nobody, end = os.pipe()
+    os.close(nobody)
+    line = [sys.executable, "-m", "kernels", "list"]
+    done = subprocess.run(line, cwd=ROOT, stdout=end, stderr=subprocess.PIPE, text=True, timeout=100)
+    os.close(end)
+    assert (done.returncode, done.stderr) == (141, "")
