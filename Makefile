@@ -26,7 +26,7 @@ up: .venv/.installed ## the whole site on this machine, Ctrl-C stops it; PORT=80
 down: ## ends what make up or make agent of this checkout left running
 	@! test -x $(VENV)/python || exec $(VENV)/python -m runs.hosting.down
 
-test: .venv/.installed-dev ## what is worth waiting for: 7 minutes on 2 cores; says what was skipped or left, and why
+test: .venv/.installed-dev ## what is worth waiting for: 8 minutes on 2 cores; says what was skipped or left, and why
 	@status=0; $(TEST); exit $$status
 
 test-all: .venv/.installed-dev ## everything that can be tested on this machine; DONE=test leaves out what make test has just run

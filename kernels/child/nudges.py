@@ -71,7 +71,8 @@ class Nudge:
         change = torch.rand(result.shape, generator=generator, **kind).mul_(2).sub_(1).mul_(self.size)
         unit = result.abs()
         if name in SUMS:
-            unit = torch.maximum(unit, torch.where(torch.isfinite(result), result, 0).square().mean().sqrt())
+            size = torch.where(torch.isfinite(result), result, 0).square().mean().sqrt()
+            unit = torch.where(result == 0, unit, torch.maximum(unit, size))  # an exact 0 is a sum of zeros
         result += torch.where(torch.isfinite(result), change * unit, 0)
 
     def _holds(self, result: torch.Tensor) -> bool:
@@ -96,19 +97,24 @@ class Nudges:
 
         Of whole numbers and truth values: SMALLEST_ANSWERS under the smallest nudges, then those under larger ones, or none
         where the reference as it is written is right. Of floating-point numbers: the smallest and the largest value under the
-        smallest nudges. plain, exact: the outputs for these tensors, as it is written and exact.
+        smallest nudges. Of each output no answers, if there is no time or memory for them. plain, exact: the outputs for these
+        tensors, as it is written and exact.
         """
         if self.decides is False:
             return []
+        too_large = ANSWERS * sum(one.nbytes for one in exact) > MOST_BYTES
+        if too_large or (self.left_s <= 0 and self.decides):
+            return _unknown(exact)
         begin = time.monotonic()
         self.until, self.pairs = begin + self.left_s, 0
         try:
             return self._answers(tensors, plain, exact)
-        except Exception:  # code may refuse numbers that are not quite its own
-            return []
+        except Exception:  # there is no time left, or code refuses numbers that are not quite its own
+            return _unknown(exact) if self.decides else []
         finally:
             if tensors and tensors[0].is_cuda:
                 torch.cuda.synchronize()
+                torch.cuda.empty_cache()  # other processes need the memory
             self.left_s -= time.monotonic() - begin
 
     def _answers(
@@ -168,6 +174,16 @@ class Nudges:
             self.size = max([self.size, *(torch.finfo(one).eps / 4 for one in met.narrow)])
             found.append([one.detach() for one in self.outputs_of(out)])
         return found
+
+
+def nudged_piece(answers: torch.Tensor) -> torch.Tensor | None:
+    """The answers of a whole output as those of its only piece. None: of floating-point numbers there are none."""
+    return None if answers.is_floating_point() and not len(answers) else answers[:, None]
+
+
+def _unknown(exact: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """No answers for any output."""
+    return [one[None][:0] for one in exact]
 
 
 def error_of(values: torch.Tensor, right: torch.Tensor, nudged: torch.Tensor | None) -> torch.Tensor:

@@ -28,8 +28,10 @@ CASTS = {
 CONVERSIONS = {torch.Tensor.to, torch.Tensor.type, torch.Tensor.type_as}
 AS_WRITTEN = {"view", "frombuffer"}
 """Functions that read bits: their dtype says which."""
-RANDOM = ("rand", "normal", "log_normal", "uniform_", "exponential_", "bernoulli", "cauchy_", "geometric_", "poisson")
-"""Begins of the names of functions that draw other values in another dtype."""
+RANDOM = {
+    "normal", "normal_", "log_normal_", "uniform_", "exponential_", "bernoulli", "bernoulli_", "cauchy_", "geometric_", "poisson",
+}  # fmt: skip
+"""Functions that draw other values in another dtype, beside those whose names begin with "rand"."""
 ROUNDING = {"round", "round_", "floor", "floor_", "ceil", "ceil_", "trunc", "trunc_", "sign", "sign_", "frac", "fix"}
 """Names of functions that give few values as floating-point numbers."""
 Nudge = Callable[[str, torch.Tensor], None]
@@ -194,7 +196,7 @@ class Widening(TorchFunctionMode):  # type: ignore[misc]
         if name == "__get__":
             out = func(*args)
             return func(*self._wide(args)) if isinstance(out, torch.Tensor) else out  # x.T
-        if name.startswith(RANDOM) or (name in AS_WRITTEN and _names_dtype(args, kwargs)):
+        if _is_random(name) or (name in AS_WRITTEN and _names_dtype(args, kwargs)):
             return self._made(self._of_bits(func, args, kwargs))
         if func in CASTS:
             func, args = torch.Tensor.to, (args[0], CASTS[func], *args[1:])
@@ -221,7 +223,7 @@ class Widening(TorchFunctionMode):  # type: ignore[misc]
             others = (
                 f"draws random numbers like its inputs, which are others in {str(self.dtype).removeprefix('torch.')}"
             )
-            raise TypeError(f"it {others if func.__name__.startswith(RANDOM) else 'reads the bits of its numbers'}")
+            raise TypeError(f"it {others if _is_random(func.__name__) else 'reads the bits of its numbers'}")
         return func(*args, **kwargs)
 
     def _wide(self, value: Any) -> Any:
@@ -249,6 +251,10 @@ def _has_few_values(out: Any) -> bool:
     """Whether a tensor of whole numbers, truth values or fp8 is among what a function returned."""
     outs = out if isinstance(out, tuple) else (out,)
     return any(isinstance(one, torch.Tensor) and not (_is_number(one.dtype) or one.is_complex()) for one in outs)
+
+
+def _is_random(name: str) -> bool:
+    return name.startswith("rand") or name in RANDOM
 
 
 def _names_dtype(args: Any, kwargs: Any) -> bool:

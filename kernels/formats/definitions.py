@@ -151,7 +151,8 @@ def solution_in(text: str, name: str, beside: dict[str, str] | None = None) -> S
     """Raises Unreadable. name: of the file, for the message. beside: other files, by their paths: a source without content is
     one of them, in the solution's folder."""
     said, folder, beside = json.loads(text), PurePosixPath(name).parent, beside or {}
-    file, sources = PurePosixPath(name).name, said.get("sources")
+    file = PurePosixPath(name).name
+    sources = said.get("sources") if isinstance(said, dict) else None
     if not isinstance(sources, list) or not all(isinstance(one, dict) and "path" in one for one in sources):
         raise Unreadable(f"{file} cannot be read as a solution: its sources must be a list, each with its path")
     try:

@@ -13,7 +13,7 @@ from pydantic import ConfigDict
 from torch.overrides import TorchFunctionMode
 
 from kernels.child.nonfinite import as_held
-from kernels.child.nudges import Nudges
+from kernels.child.nudges import Nudges, nudged_piece
 from kernels.child.outputs import as_tuple
 from kernels.child.poison import fill, same
 from kernels.child.widening import Inexact, Way, way_of, why_not_repeatable
@@ -236,7 +236,7 @@ class Adhoc(Operation):
                 one, yard = as_held(one, yard)
                 if self.whose and not torch.isfinite(one).any():
                     raise Unfit(f"the {self.whose}'s output is nowhere finite on these inputs: draw other inputs")
-            answers = nudged[number][:, None] if nudged and len(nudged[number]) else None
+            answers = nudged_piece(nudged[number]) if nudged else None
             yield Piece(None, one[None], yard[None], output=number, nudged=answers)
 
     def flops(self) -> int:

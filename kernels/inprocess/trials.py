@@ -239,7 +239,10 @@ def _of_its_own_output(task: Task, test: dict[str, Any]) -> str:
     """What the check of a problem says against its own ref_kernel; empty if it says nothing, or there is none."""
     if not (reference := getattr(task.reference, "ref_kernel", None)):
         return ""
-    out = reference(task.reference.generate_input(**test))
+    try:
+        out = reference(task.reference.generate_input(**test))
+    except Exception as error:
+        raise Unfit(f"the reference raises {type(error).__name__}: {error}") from None
     return why_refused(task.reference.check_implementation, task.reference.generate_input(**test), out)
 
 

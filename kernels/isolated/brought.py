@@ -11,6 +11,7 @@ from pydantic import ConfigDict
 
 from kernels.analysis.memory import size
 from kernels.child.nonfinite import as_held
+from kernels.child.nudges import nudged_piece
 from kernels.child.reference import Reference
 from kernels.contract.isolation import Argument, Array, Described
 from kernels.dtypes import DTYPES
@@ -176,5 +177,5 @@ class Values:
         for number, one in enumerate(self.plain):
             if self.exact or not one.is_floating_point():
                 right, yard = as_held(self.exact[number], one) if self.exact else (one, one)
-                nudged = self.nudged[number][:, None] if self.nudged and len(self.nudged[number]) else None
+                nudged = nudged_piece(self.nudged[number]) if self.nudged else None
                 yield Piece(None, right[None], yard[None], output=number, nudged=nudged)

@@ -147,6 +147,8 @@ class Reader:
         return flat.as_strided(output.shape, output.strides).contiguous()
 
     def _bytes(self, address: int, nbytes: int) -> torch.Tensor:
+        if not nbytes:
+            return torch.empty(0, dtype=torch.uint8, device=self.kind)
         if self.kind == "cuda":
             for start, size, here in self.segments:
                 if start <= address and address + nbytes <= start + size:
@@ -157,4 +159,4 @@ class Reader:
             read = os.preadv(memory.fileno(), [buffer], address)
         if read != nbytes:
             raise ValueError("an output lies in no memory of its process")
-        return torch.frombuffer(buffer, dtype=torch.uint8) if nbytes else torch.empty(0, dtype=torch.uint8)
+        return torch.frombuffer(buffer, dtype=torch.uint8)

@@ -116,8 +116,8 @@ class Problem(Cell):
         for part, mine, out in zip(parts, cut(given, (part.arguments for part in parts)), outs, strict=True):
             try:
                 why = self._refusal(mine, out)
-            except Unclear:  # as if there were no check
-                return Refused()
+            except Unclear as error:  # of the reference's own outputs its answer could be read
+                why = str(error)[:MOST_SAID]
             if why:
                 return Refused(why=f"{part.name}: {why}" if part.name else why)
         return Refused()

@@ -309,7 +309,7 @@ class IsolatedSession:
         """Readings of calls with inputs of other distributions, drawn by chance, in one more batch. To the cell it is like those
         that are timed, and its other calls have usual inputs: it cannot be right only when it is checked."""
         if calls < len(kinds):
-            return [reading for kind in kinds for reading in self.batch_on(slot, calls, seed, [kind])]
+            return [reading for kind in kinds for reading in self.batch_on(slot, calls, self.fresh_seed(), [kind])]
         chosen = self.rng.sample(range(calls), len(kinds))
         odd = {str(index): kind for index, kind in zip(chosen, kinds, strict=True)}
         mine = self.slots[slot]

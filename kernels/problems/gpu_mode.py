@@ -97,7 +97,8 @@ def said(answer: Any) -> str:
         return answer.strip()
     if isinstance(answer, list) and all(isinstance(one, str) for one in answer):
         return "; ".join(answer).strip() or ("wrong" if answer else "")
-    right, why = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, "")
+    right, *more = answer if isinstance(answer, tuple) and answer else (answer,)
+    why = ", ".join(str(one) for one in more if one is not None)
     if not (isinstance(right, YES_OR_NO) or (isinstance(right, torch.Tensor) and right.ndim == 0)):
         raise Unclear(f"its check answers with {kind_of(answer)}: it must say whether outputs are right, or why not")
     return "" if right else str(why or "wrong").strip()

@@ -48,12 +48,8 @@ class Reference:
         looked at: a model that changes these in a call learns."""
         modules = list(self.model.modules())
         before = [(dict(vars(module)), dict(module._buffers)) for module in modules]
-        values = [
-            (one, one.clone())
-            for own, buffers in before
-            for one in (*own.values(), *buffers.values())
-            if _is_state(one)
-        ]
+        states = (one for own, buffers in before for one in (*own.values(), *buffers.values()) if _is_state(one))
+        values = [(one, one.clone(), one._version) for one in states]
         try:
             return self.model(*inputs)
         finally:
@@ -62,8 +58,9 @@ class Reference:
                 vars(module).update(own)
                 module._buffers.clear()
                 module._buffers.update(buffers)
-            for one, was in values:
-                one.copy_(was)
+            for one, was, version in values:
+                if one._version != version:
+                    one.copy_(was)
 
     def inputs(self, seed: int) -> list[Any]:
         """The arguments of a seed. What is drawn without a device is drawn on this one."""
@@ -73,7 +70,7 @@ class Reference:
 
 def _is_state(value: Any) -> bool:
     """Whether it is a tensor that a call may write into."""
-    return isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter)
+    return isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter) and not value.is_inference()
 
 
 def reference(file: Namespace, seed: int, device: str) -> Reference:

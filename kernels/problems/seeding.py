@@ -11,7 +11,7 @@ import numpy
 import torch
 
 SEEDERS = (
-    (torch, "manual_seed"), (torch, "seed"), (torch.random, "manual_seed"), (torch.cuda, "manual_seed"),
+    (torch, "manual_seed"), (torch.random, "manual_seed"), (torch.cuda, "manual_seed"),
     (torch.cuda, "manual_seed_all"), (random, "seed"), (numpy.random, "seed"),
 )  # fmt: skip
 NUMPYS_SEEDS = 2**32
@@ -27,6 +27,7 @@ def seeded(seed: int) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module, name in SEEDERS:
             stack.enter_context(mock.patch.object(module, name, _not_again))
+        stack.enter_context(mock.patch.object(torch, "seed", torch.initial_seed))
         yield
 
 

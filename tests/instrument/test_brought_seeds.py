@@ -94,6 +94,8 @@ def test_a_seed_decides_what_every_generator_draws():
 
     assert drawn(5) == drawn(5) and all(a != b for a, b in zip(drawn(5), drawn(6), strict=True))
     assert torch.manual_seed(3).initial_seed() == 3
+    with seeded(5):
+        assert torch.seed() == torch.initial_seed()
 
 
 @pytest.mark.parametrize("body", ["return F.dropout(x, 0.1)", AVERAGE, CACHE], ids=["random numbers", "state", "cache"])
@@ -137,3 +139,12 @@ def test_sums_in_another_order_are_the_same_values():
     assert why_not_repeatable([right > 0], [right > 0]) == "" != why_not_repeatable([right > 0], [right > 0.5])
     empty = torch.full((8,), -torch.inf)
     assert why_not_repeatable([empty], [empty]) == ""
+
+
+def test_a_buffer_that_nothing_writes_into_may_be_expanded():
+    names = {}
+    model = TWICE.replace("torch.zeros(16)", "torch.ones(1).expand(16)").format(body="return x * self.mean", dtype="")
+    exec(model, names)
+    x = torch.randn(4, 16)
+    with torch.no_grad():
+        assert torch.equal(Reference(names, 3, "cpu").truth(x), x)

@@ -10,7 +10,7 @@ from bringing import judged as judged_isolated  # noqa: E402
 from test_brought_problems import SLOW, only  # noqa: E402
 
 from kernels import measure  # noqa: E402
-from kernels.child.nonfinite import as_held  # noqa: E402
+from kernels.child.nonfinite import Nonfinite, as_held  # noqa: E402
 from kernels.inprocess.adhoc import Unfit  # noqa: E402
 from kernels.inprocess.pairs import Pair  # noqa: E402
 from kernels.inprocess.reports import _difference  # noqa: E402
@@ -175,3 +175,10 @@ def test_isolated_kernels_with_other_nan_are_incorrect(new, why):
     found = judged_isolated(*only("torch.where(x > 1, float('nan'), x * 2)", new=new))
     assert not found["correct"]
     assert why in found["why"]
+
+
+def test_where_rounding_decides_on_overflow_not_any_finite_number_is_right():
+    special = Nonfinite()
+    right, yard = torch.tensor([INF, INF, INF]), torch.tensor([60000.0, 60000.0, 60000.0])
+    special.kept(right, yard, torch.tensor([59968.0, -3.0, INF]))
+    assert special.reading() == {"nonfinite_places": 3, "made_finite": 1, "other_nonfinite": 0}

@@ -315,7 +315,50 @@ def test_the_time_for_nudged_answers_is_that_of_the_whole_run(monkeypatch):
     plain = [(x * 3).argmax(-1)]
     assert found.answers([x], plain, plain) and found.left_s < nudges.MOST_S
     found.left_s = 0.0
-    assert found.answers([x], plain, plain) == []
+    assert [len(one) for one in found.answers([x], plain, plain)] == [0]
+
+
+def drawn(*shapes):
+    def give(seed):
+        torch.manual_seed(seed)
+        return [torch.randn(shape).bfloat16() for shape in shapes]
+
+    return give
+
+
+@pytest.mark.parametrize(("wrong", "is_right"), [(4, True), (400, False)])
+def test_without_time_a_few_elements_may_differ_and_many_may_not(wrong, is_right, monkeypatch):
+    """An honest kernel was called wrong as soon as there was no time left."""
+
+    def reference(x):
+        return (x * 3).round().to(torch.int8)
+
+    def kernel(x):
+        out = reference(x)
+        out.view(-1)[:wrong] += 1
+        return out
+
+    monkeypatch.setattr(nudges, "MOST_BYTES", 1)
+    assert judged(reference, kernel, drawn((64, 256)))["correct"] is is_right
+
+
+def test_sums_of_zeros_are_not_nudged():
+    """Rows of zeros were, so `x @ w > 0` could be `>= 0`."""
+    x, w = torch.randn(64, 32), torch.randn(32, 16)
+    x[::4] = 0
+    found = Nudges(Way(torch.float64, True), lambda x, w: (x @ w) > 0, lambda out: [out])
+    right = [(x.double() @ w.double()) > 0]
+    (answers,) = found.answers([x, w], right, right)
+    assert len(answers) and not answers[:, ::4].any()
+
+
+def test_a_single_whole_number_is_judged():
+    """Of a count in bfloat16 an exception ended the measurement."""
+
+    def reference(a, b):
+        return (((a @ b) * 0.3) > 0.5).sum()
+
+    assert judged(reference, reference, drawn((128, 64), (64, 128)))["correct"] is True
 
 
 def test_claimed_answers_have_the_shapes_of_the_outputs():

@@ -380,3 +380,15 @@ def test_the_reason_is_what_is_wrong_with_values_if_there_are_any():
 def test_tf32_is_named_where_it_may_be_the_reason(is_cuda, dtype, allowed, said, monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", allowed)
     assert widening._may_be_tf32(SimpleNamespace(is_cuda=is_cuda, dtype=dtype)) is said
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: torch.nn.functional.normalize(x, dim=-1),
+    lambda x: torch.nn.functional.poisson_nll_loss(x, x.abs(), reduction="none"),
+])  # fmt: skip
+def test_only_functions_that_draw_random_numbers_are_said_to(function):
+    """`normalize` was: its name begins like that of `normal_`."""
+    x = torch.randn(64, 64)
+    assert way_of(function, [x], [function(x)], lambda out: [out]).dtype == torch.float64
+    with pytest.raises(Inexact, match="draws random numbers"):
+        way_of(lambda x: x + torch.empty_like(x).normal_(), [x], [x], lambda out: [out])

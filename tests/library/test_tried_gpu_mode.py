@@ -1,11 +1,14 @@
 """GPU MODE in `try`: what the answers of a problem's own check mean, and what is no fault of a kernel."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from kernels.cli.trying import _line, attempt
 from kernels.formats.recognise import Folder
 from kernels.host.device import find_device
+from kernels.isolated.problem import Problem
 from kernels.problems.gpu_mode import Unclear, said
 
 REFERENCE = """import numpy as np
@@ -72,11 +75,26 @@ def test_answers_that_say_right(answer):
     assert said(answer) == ""
 
 
+def test_all_that_follows_a_no_is_the_reason():
+    assert said((False, 3, "row 3 differs")) == "3, row 3 differs"
+    assert said((False, None)) == said((0,)) == "wrong"
+
+
+def test_an_answer_about_a_kernel_that_cannot_be_read_refuses_it():
+    """The check says True of right outputs, and a dict of wrong ones: these counted as right."""
+    one = Problem.__new__(Problem)
+    one.problem = SimpleNamespace(described=SimpleNamespace(parts=[], outputs=[0]), filling=lambda: list)
+    one.sets, one.answer, one.packed = [SimpleNamespace(tensors=[torch.ones(2)])], [torch.zeros(2)], False
+    one.reference = SimpleNamespace(why_wrong=lambda data, outs: said({"wrong": 1}))
+    one.synchronize = lambda: None
+    assert one.check(0).why.startswith("its check answers with a dict")
+
+
 @pytest.mark.parametrize(
     "answer, kind",
     [
         ({"passed": False}, "a dict"),
-        ((False, "a", "b"), "a tuple of 3"),
+        ((), "a tuple of 0"),
         (torch.ones(2), "a Tensor of shape (2,)"),
         (0.5, "a float"),
         ([True, ""], "a list of 2"),
