@@ -80,9 +80,9 @@ class ExactErrors:
         two numbers counts, too. Other names: as for floating-point outputs; frobenius is the share that differs.
 
         Only with nudged answers (kernels/child/nudges.py): undecided: elements that nudges change. excused: mismatches that
-        are right under the smallest nudges. beyond: [of the output, of the yardstick] of these elements. implausible: right
-        under no nudge. row: those of the worst row. certain: wrong where no nudge changes anything. missing: not in their
-        row, although all nudged answers have them there; only if no number is twice in a row.
+        are right under the smallest nudges, or may be. beyond: [of the output, of the yardstick] of these elements. implausible:
+        right under no nudge. row: those of the worst row. certain: wrong where no nudge changes anything. missing: not in
+        their row, although all nudged answers have them there; only if no number is twice in a row.
         """
         count = max(1, self.elements)
         return {
@@ -103,11 +103,12 @@ class ExactErrors:
             "fits": True,
             "allclose_1e-2": not self.mismatches,
             "constant": self.seen[0] == self.seen[1] and self.wanted[0] != self.wanted[1],
-        } | (
-            {}
-            if self.undecided is None
-            else {"undecided": self.undecided, "excused": self.excused, "beyond": self.beyond}
-        )
+        } | self._of_nudges()
+
+    def _of_nudges(self) -> dict[str, Any]:
+        if self.undecided is None:
+            return {"excused": self.excused} if self.excused else {}
+        return {"undecided": self.undecided, "excused": self.excused, "beyond": self.beyond}
 
 
 def _members(right: torch.Tensor, nudged: torch.Tensor) -> torch.Tensor | None:
