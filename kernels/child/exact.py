@@ -17,9 +17,9 @@ MOST_PAIRS = 2**26
 """Numbers of an output times the length of its rows: above that, rows are not compared as sets."""
 
 
-UNKNOWN = 0.01
+UNKNOWN = 0.001
 """Share of the elements that may differ, beyond those that the reference as it is written has wrong, where nobody knows what it
-cannot decide: there was no time or memory to find out."""
+cannot decide: there was no time to find out."""
 
 
 class ExactErrors:

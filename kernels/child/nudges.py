@@ -97,20 +97,23 @@ class Nudges:
 
         Of whole numbers and truth values: SMALLEST_ANSWERS under the smallest nudges, then those under larger ones, or none
         where the reference as it is written is right. Of floating-point numbers: the smallest and the largest value under the
-        smallest nudges. Of each output no answers, if there is no time or memory for them. plain, exact: the outputs for these
+        smallest nudges. Of each output no answers, if there is no time for them. plain, exact: the outputs for these
         tensors, as it is written and exact.
         """
         if self.decides is False:
             return []
-        too_large = ANSWERS * sum(one.nbytes for one in exact) > MOST_BYTES
-        if too_large or (self.left_s <= 0 and self.decides):
+        if ANSWERS * sum(one.nbytes for one in exact) > MOST_BYTES:
+            return []
+        if self.left_s <= 0 and self.decides:
             return _unknown(exact)
         begin = time.monotonic()
         self.until, self.pairs = begin + self.left_s, 0
         try:
             return self._answers(tensors, plain, exact)
-        except Exception:  # there is no time left, or code refuses numbers that are not quite its own
+        except TimeoutError:
             return _unknown(exact) if self.decides else []
+        except Exception:  # code may refuse numbers that are not quite its own
+            return []
         finally:
             if tensors and tensors[0].is_cuda:
                 torch.cuda.synchronize()

@@ -19,7 +19,7 @@ from kernels.operations.base import Inputs, Like, Operation
 ALIGNMENT = 512
 """Of every tensor, in bytes: as PyTorch's allocator on a GPU."""
 LARGE, LARGE_ALIGNMENT = 10 * 2**20, 2**21
-"""The same of tensors of 10 MiB or more. Where a tensor begins moves the time of a kernel that copies."""
+"""The same of tensors of 10 MiB or more."""
 
 
 class Layout:

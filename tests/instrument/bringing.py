@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from unittest import mock
 
+import pytest
+
 from kernels.analysis.correctness import judge
 from kernels.contract.events import Measured
 from kernels.formats.bringing import cases_of, dtype_of, pair_in
@@ -18,6 +20,10 @@ from runs.agent.submitted import submitted
 FOLDER = Path(__file__).parents[1] / "formats"
 QUICK = {"warmup_s": 0.02, "min_rounds": 5, "max_rounds": 5, "verify_seeds": 2, "block_ms": 0.5, "isolated": True}
 KNOWN = Ceilings(copy_gb_per_s=10.0, read_gb_per_s=10.0)
+
+MORE = "more kernels of other formats, each in processes of its own: `make test` has a measured KernelBench pair"
+SLOW = pytest.mark.thorough(MORE)
+
 
 MODEL = """import torch
 
@@ -68,6 +74,14 @@ def submissions_of(files):
     """(the problem, the kernel) in these files."""
     pair = pair_in(files)
     return [Submission(operation="problem", files=found) for found in (pair.problem, pair.kernel)]
+
+
+def only(answer, inputs="torch.randn(8, 32)", new="", more=""):
+    """A problem without weights in one file, whose Model and ModelNew return these."""
+    body = f"import torch\n{more}\n"
+    for name, value in (("Model", answer), ("ModelNew", new or answer)):
+        body += f"class {name}(torch.nn.Module):\n    def forward(self, x, *more):\n        return {value}\n"
+    return submissions_of({"2_only.py": body + f"def get_inputs():\n    return [{inputs}]\n"})
 
 
 def config_of(problem, *kernels, **protocol):

@@ -6,11 +6,13 @@ import pytest
 from bringing import (
     MODEL,
     NEW,
+    SLOW,
     files_of,
     gpu_mode,
     judged,
     measured,
     name_of,
+    only,
     session_of,
     submissions_of,
 )
@@ -25,20 +27,9 @@ from kernels.parent.problem_session import ProblemFailed
 from kernels.submission import Unreadable, kernel_of
 from kernels.workload import Config
 
-MORE = "more kernels of other formats, each in processes of its own: `make test` has a measured KernelBench pair"
-SLOW = pytest.mark.thorough(MORE)
-
 
 def pair(model=MODEL, new=NEW):
     return submissions_of({"1_linear.py": model, "1_linear_new.py": new})
-
-
-def only(answer, inputs="torch.randn(8, 32)", new="", more=""):
-    """A problem without weights in one file, whose Model and ModelNew return these."""
-    body = f"import torch\n{more}\n"
-    for name, value in (("Model", answer), ("ModelNew", new or answer)):
-        body += f"class {name}(torch.nn.Module):\n    def forward(self, x, *more):\n        return {value}\n"
-    return submissions_of({"2_only.py": body + f"def get_inputs():\n    return [{inputs}]\n"})
 
 
 # --- measured ---------------------------------------------------------------------------------------------------------

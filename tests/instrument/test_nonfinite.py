@@ -3,18 +3,16 @@
 import math
 
 import pytest
+import torch
+from bringing import SLOW, only
+from bringing import judged as judged_isolated
 
-torch = pytest.importorskip("torch")
-
-from bringing import judged as judged_isolated  # noqa: E402
-from test_brought_problems import SLOW, only  # noqa: E402
-
-from kernels import measure  # noqa: E402
-from kernels.child.nonfinite import Nonfinite, as_held  # noqa: E402
-from kernels.inprocess.adhoc import Unfit  # noqa: E402
-from kernels.inprocess.pairs import Pair  # noqa: E402
-from kernels.inprocess.reports import _difference  # noqa: E402
-from kernels.inprocess.trials import Wrong, _problem, judged  # noqa: E402
+from kernels import measure
+from kernels.child.nonfinite import Nonfinite, as_held
+from kernels.inprocess.adhoc import Unfit
+from kernels.inprocess.pairs import Pair
+from kernels.inprocess.reports import _difference
+from kernels.inprocess.trials import Wrong, _problem, judged
 
 INF, NAN = math.inf, math.nan
 ROWS, KEYS, DIM = 128, 48, 64

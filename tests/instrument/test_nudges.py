@@ -1,20 +1,18 @@
 """Where rounding decides: places that a reference cannot decide excuse honest kernels, and no others."""
 
 import pytest
+import torch
+from bringing import SLOW, only
+from bringing import judged as judged_isolated
 
-torch = pytest.importorskip("torch")
-
-from bringing import judged as judged_isolated  # noqa: E402
-from test_brought_problems import SLOW, only  # noqa: E402
-
-from kernels.analysis.correctness import judge, why_wrong  # noqa: E402
-from kernels.child import nudges  # noqa: E402
-from kernels.child.nudges import Nudge, Nudges, error_of  # noqa: E402
-from kernels.child.reference import Reference, measure  # noqa: E402
-from kernels.child.widening import Way  # noqa: E402
-from kernels.inprocess.pairs import Pair  # noqa: E402
-from kernels.inprocess.trials import _problem  # noqa: E402
-from kernels.isolated.brought import Values  # noqa: E402
+from kernels.analysis.correctness import judge, why_wrong
+from kernels.child import nudges
+from kernels.child.nudges import Nudge, Nudges, error_of
+from kernels.child.reference import Reference, measure
+from kernels.child.widening import Way
+from kernels.inprocess.pairs import Pair
+from kernels.inprocess.trials import _problem
+from kernels.isolated.brought import Values
 
 ROWS, DIM, TOKENS, BEST = 64, 256, 1000, 20
 SEEDS = (20, 21, 22, 23)
@@ -338,8 +336,23 @@ def test_without_time_a_few_elements_may_differ_and_many_may_not(wrong, is_right
         out.view(-1)[:wrong] += 1
         return out
 
-    monkeypatch.setattr(nudges, "MOST_BYTES", 1)
+    monkeypatch.setattr(Nudges, "answers", lambda self, tensors, plain, exact: nudges._unknown(exact))
     assert judged(reference, kernel, drawn((64, 256)))["correct"] is is_right
+
+
+def test_without_memory_for_answers_whole_numbers_are_judged_as_before(monkeypatch):
+    """A wrong kernel that was caught had 1% of its elements free."""
+
+    def reference(x):
+        return (x.float() * 3).round().to(torch.int8)
+
+    def kernel(x):
+        out = reference(x)
+        out[-1, -4:] += 1
+        return out
+
+    monkeypatch.setattr(nudges, "MOST_BYTES", 1)
+    assert judged(reference, kernel, drawn((64, 256)))["correct"] is False
 
 
 def test_sums_of_zeros_are_not_nudged():
@@ -378,7 +391,8 @@ def test_isolated_choices_are_judged_by_what_rounding_gives():
     wrong = f"{PICK} * (torch.arange(32) < 31)[:, None]"
     found = judged_isolated(*only(PICK, "torch.randn(32, 256).bfloat16()", wrong, MORE))
     assert not found["correct"]
-    assert "no rounding gives" in found["why"]
+    # Which input sets are drawn is chance, and with them which limit is passed first.
+    assert "no rounding gives" in found["why"] or "elements differ" in found["why"]
 
 
 @SLOW
